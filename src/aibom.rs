@@ -1,7 +1,7 @@
-//! The AI bill of materials: which model, verification engines and tools had a part in a result.
+//! The AI bill of materials: the model, the verification engines and the tools that contributed to a result.
 //!
-//! [`AiBom::from_names`] makes one from names, as the Python implementation does, with the same hash.
-//! A server records what it really uses in a `Session`, and writes the bill of that.
+//! [`AiBom::from_names`] creates a bill from names, with the same hash as the Python implementation. A server records
+//! the components that it really uses in a `Session`, and writes the bill of the session.
 
 #[doc(inline)]
 pub use qwed_manifests::aibom::{

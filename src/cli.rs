@@ -61,15 +61,15 @@ use crate::server::{Server, serve};
 use crate::terminal::Label;
 use crate::traces::Traces;
 
-/// The maximum time that shutdown waits for threads that are blocked, for example while reading standard input.
+/// The maximum time that the shutdown of the runtime waits for blocked threads, such as a thread that reads standard
+/// input.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 
 /// The maximum number of findings of a skill manifest that are logged. A hostile manifest can have any number of
 /// findings.
 const FINDINGS_LOGGED_MAX: usize = 50;
 
-/// The maximum number of bytes that are read from a script. The analysis accepts less, so that it can still report the
-/// size of a script that is too large.
+/// The maximum number of bytes that are read from a script. The analysis has a lower limit.
 const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The exit code for invalid arguments, the same as clap's.
@@ -297,8 +297,8 @@ pub fn run() -> ExitCode {
         Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
-    // Traces record calls, and most commands for a person, such as `doctor`, make no calls. So start no traces for
-    // these.
+    // Start no traces if the log is for a person, as for `doctor`. Traces record calls, and most of these commands
+    // make no calls.
     let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
     let (_traces, further, not_sent) = match started {
         Ok(started) => {
@@ -320,8 +320,7 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("{error:#}");
-            // An error in printing must not look like a result. Some commands exit with code 1 as a regular result, so
-            // use another code here.
+            // For an error in printing, do not use exit code 1, because some commands use it for a regular result.
             let is_unprinted = error.is::<output::NotPrinted>();
             if is_unprinted { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
@@ -365,8 +364,8 @@ fn unmarked(text: &StyledStr) -> String {
     plain
 }
 
-/// Adds the name of a command to an error about an unknown command, if the two names differ by one typing error. The
-/// suggestions of clap do not count swapped letters as one error.
+/// Suggests a command in an error about an unknown command, if the two names differ by one typing error. Clap has its
+/// own suggestions, but does not count swapped letters as one error.
 fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap::Error {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
@@ -383,7 +382,6 @@ fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap
     error
 }
 
-/// Parses the arguments of this process.
 fn parse() -> Result<CommandLine, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
@@ -415,7 +413,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     }
     let run = understood.as_ref().and_then(|it| it.subcommand_matches("run"));
     match u8::try_from(error.exit_code()) {
-        // A script may exit with this code itself. So `run` has a different exit code for invalid arguments.
+        // For invalid arguments, `run` has a different exit code, because a script may itself exit with [`USAGE`].
         Ok(USAGE) if let Some(run) = run => {
             let file = run.try_get_one::<PathBuf>("batch");
             ExitCode::from(run::usage(file.is_ok_and(|file| file.is_some())))
@@ -495,7 +493,8 @@ fn serve_with(
         aibom::warn_if_unusable(file);
         Arc::new(Session::new(settings.llm_model.clone()))
     });
-    // Open the store before the receipts. An unusable data folder is then reported as an error of the store.
+    // Open the store before the receipts. If the data folder is unusable, the error is then about the store, not
+    // about receipts.
     let governance = policy
         .map(|policy| govern(&settings, policy, Arc::clone(&executor), session.clone()))
         .transpose()?;
@@ -532,8 +531,7 @@ fn govern(
     Ok(Governance::new(settings, policy, &folder, store, executor, session))
 }
 
-/// Verifies the skill manifest. Called before the server answers any request. An error keeps the server from starting
-/// if the manifest is not trusted.
+/// Verifies the skill manifest. Fails if the manifest is not trusted, and the server then does not start.
 fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     let verification = SkillProvenanceGuard::new()
         .verify_file(manifest, None)
@@ -552,8 +550,8 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a script from a file, or from standard input. Fails if the script is larger than [`SCRIPT_BYTES_MAX`], because
-/// the input may be endless. A smaller script may still be too large for the analysis, which then reports its size.
+/// Reads a script from a file, or from standard input. Fails if the script is larger than [`SCRIPT_BYTES_MAX`],
+/// because the input may be endless.
 fn read_script(file: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
@@ -588,7 +586,7 @@ fn read_bounded(
     Ok(())
 }
 
-/// A file that a script may read, and the name under which the script sees it: `NAME=FILE`.
+/// A file that a script may read, and its name in the script: `NAME=FILE`.
 #[derive(Debug, Clone)]
 struct InputFile {
     name: String,
@@ -608,7 +606,6 @@ impl FromStr for InputFile {
     }
 }
 
-/// Files with their names and contents.
 type NamedFiles = Vec<(String, Vec<u8>)>;
 
 /// Reads the files for a script. The error has the path of the file that could not be read.
@@ -684,8 +681,8 @@ fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 
-/// Creates a runtime with one thread. One is enough because other processes run the scripts. Pipes are also faster if
-/// no data passes between threads.
+/// Creates a runtime with one thread. One thread is enough, because other processes run the scripts. Pipes are also
+/// faster if no data passes between threads.
 fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("failed to start the runtime")
 }

@@ -1,8 +1,8 @@
 //! Reads the settings from environment variables, once at start.
 //!
-//! No other module reads the `QWED_` variables of this process. A value that cannot be used never stops the server: the
-//! default applies and a [`SettingsWarning`] reports it, as documented. So clap's `env` cannot read the settings: it
-//! ends the program at a value that does not parse. A program that embeds the library also has no command line.
+//! No other module reads the `QWED_` variables of this process. An invalid value is not an error here: the default
+//! applies, and a [`SettingsWarning`] reports the value. So clap's `env` cannot read the settings, because clap ends
+//! the program at an invalid value. Also, a program that embeds the library has no command line.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -19,19 +19,19 @@ use crate::Secret;
 use crate::ledger::StorePlace;
 use crate::shares::Share;
 
-/// The maximum number of synchronous runs for each processor. If more are allowed, a warning is logged.
+/// If the settings allow more synchronous runs per processor than this number, a warning is logged.
 const RUNS_PER_PROCESSOR_MAX: usize = 4;
 
-/// The default of `QWED_MCP_BACKGROUND_TIMEOUT`.
 const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 /// The maximum of `QWED_MCP_BACKGROUND_TIMEOUT`. With a higher value, a job could occupy a turn for hours.
 const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// The default time limit of a synchronous run. It is shorter than the 60 s after which common MCP clients give up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time at which a deterministic run starts by its clocks, unless the admin sets another: 2026-01-01T00:00:00Z.
+/// The time on the clocks of a deterministic run at its start, unless the admin sets another time:
+/// 2026-01-01T00:00:00Z.
 pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
-/// The years in which a deterministic run may start. In earlier years, the library could not distinguish the deadlines of
-/// its two kinds of clocks (`fixed.c`). Later years exceed the range of nanoseconds since 1970.
+/// The years in which a deterministic run may start. In earlier years, `fixed.c` could not distinguish the deadlines
+/// of real-time clocks and monotonic clocks. Later years exceed the range of nanoseconds since 1970.
 const RUN_YEARS: RangeInclusive<i32> = 2000..=2199;
 /// The default time for which a job is kept after its last change.
 const JOB_TTL: Duration = Duration::from_secs(3600);
@@ -39,7 +39,6 @@ const JOB_TTL: Duration = Duration::from_secs(3600);
 const SYNC_CONCURRENCY_MAX: usize = 64;
 const SYNC_CONCURRENCY_DEFAULT: usize = 1;
 
-/// The default of `QWED_MCP_WARM_IDLE_SECONDS`, in seconds.
 const WARM_IDLE_SECONDS_DEFAULT: u32 = 1800;
 
 /// The modules that every warm interpreter preloads by default, because verifications use them. Modules that are not
@@ -51,14 +50,14 @@ const PRELOAD_LIGHT: &str = "
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
 ";
 
-/// The libraries that most verifications use in addition. Only some warm interpreters preload them, because forks with
-/// them are slower.
+/// The libraries that most verifications use in addition to the light modules. Only some warm interpreters preload
+/// them, because they make forks slower.
 const PRELOAD_USUAL: &str = "numpy sympy z3";
 
-/// The packages of QWED, which some verifications use in addition. They take as much memory as the libraries.
+/// The packages of QWED that some verifications use in addition. They take as much memory as the usual libraries.
 const PRELOAD_GUARDS: &str = "qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
-/// The module for drawing that scripts use in addition to the libraries. Forks with it are even slower.
+/// The module for plots, which some scripts use in addition to the usual libraries. It makes forks even slower.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
 /// The default for the maximum number of runs that one fork server starts. No leak in fork servers is known. The limit
@@ -72,7 +71,8 @@ pub(crate) const MEMORY_MB_MIN: u64 = 128;
 /// The maximum of `QWED_MCP_MEMORY_MB`, in MiB. It equals 1 TiB.
 pub(crate) const MEMORY_MB_MAX: u64 = 1024 * 1024;
 
-/// The range of `QWED_MCP_RESULT_CHARS`, in characters. Two streams of 1 MiB cannot have more.
+/// The range of `QWED_MCP_RESULT_CHARS`, in characters. Two output streams of 1 MiB each cannot contain more
+/// characters.
 const RESULT_CHARS: RangeInclusive<usize> = 1_000..=2_097_152;
 
 /// The admin gate: whether scripts may run at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
@@ -102,11 +102,11 @@ pub enum SandboxMode {
 /// The verdicts about which a result has a text for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictNote {
-    /// None.
+    /// No verdict.
     Off,
-    /// Scripts with checks that prove nothing. This is the default.
+    /// Scripts with a failed check, and scripts with checks that prove nothing. This is the default.
     Vacuous,
-    /// Scripts with checks that prove nothing, and scripts without a check.
+    /// The scripts of `Vacuous`, and scripts without a check.
     All,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct KernelLacks {
     pub(crate) file_tree: bool,
     /// Whether the creation of control groups is treated as impossible.
     pub(crate) control_groups: bool,
-    /// Whether it is treated as impossible to fix addresses.
+    /// Whether the kernel is treated as unable to give each run the same memory addresses.
     pub(crate) fixed_addresses: bool,
 }
 
@@ -148,8 +148,8 @@ pub struct Settings {
     pub sandbox: SandboxMode,
     /// The memory limit for all processes of a run together, in MiB (`QWED_MCP_MEMORY_MB`).
     pub memory_mb: u64,
-    /// The files and folders that scripts may read in addition to Python's own (`QWED_MCP_READ_PATHS`, separated by
-    /// colons).
+    /// The files and folders that scripts may read in addition to Python's own files (`QWED_MCP_READ_PATHS`,
+    /// separated by colons).
     pub read_paths: Vec<PathBuf>,
     /// Whether scripts are analysed before they run.
     pub(crate) code_analysis: CodeAnalysis,
@@ -167,30 +167,32 @@ pub struct Settings {
     /// The names of packages that the server installs for scripts that list them in their header (`QWED_MCP_ENV_ALLOW`,
     /// separated by commas). Without names it installs nothing.
     pub env_allow: Vec<String>,
-    /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
+    /// Whether scripts can run in forks of warm interpreters (`QWED_MCP_WARM`).
     pub warm: bool,
-    /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` keeps it forever.
+    /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` if it is never
+    /// stopped for idleness.
     pub warm_idle: Option<Duration>,
-    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each list is for one kind
-    /// of interpreter. It contains only the modules that this kind preloads in addition to the previous kinds. A value
-    /// from the admin becomes a single list.
+    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each inner list is for
+    /// one kind of interpreter. This kind preloads the modules of its list and of all previous lists. A value from
+    /// the admin becomes a single list.
     pub preload: Vec<Vec<String>>,
     /// The maximum number of runs that one fork server starts. Tests can lower it in debug builds
     /// (`QWED_MCP_TEST_FORK_SERVER_RUNS`).
     pub(crate) fork_server_runs_max: u64,
     /// The verdicts about which a result has a text for the model (`QWED_MCP_VERDICT_NOTE`).
     pub verdict_note: VerdictNote,
-    /// Whether variants of verified scripts are run, to find checks that hold with any numbers (`QWED_MCP_VACUITY`).
+    /// Whether variants of verified scripts, with other numbers, are also run. They find checks that hold for any
+    /// numbers (`QWED_MCP_VACUITY`).
     pub vacuity: bool,
-    /// Whether a script that ran before is answered with the result of that run, if its result cannot differ
-    /// (`QWED_MCP_ANSWER_ONCE`).
+    /// Whether a call receives the result of an earlier run of the same script, if the result cannot differ between
+    /// runs (`QWED_MCP_ANSWER_ONCE`).
     pub answer_once: bool,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
-    /// The maximum number of characters of a script's output in a result for a model (`QWED_MCP_RESULT_CHARS`). A longer
-    /// output is shortened in the middle. `None` shortens nothing.
+    /// The maximum number of characters of a script's output in a result (`QWED_MCP_RESULT_CHARS`). A longer output
+    /// is shortened in the middle. `None` shortens nothing.
     pub result_chars: Option<usize>,
-    /// The root of the virtual environment that is activated, if any (`VIRTUAL_ENV`).
+    /// The root of the activated virtual environment, if one is activated (`VIRTUAL_ENV`).
     pub virtual_env: Option<PathBuf>,
     /// The skill manifest that is verified before the server answers any request (`QWED_SKILL_MANIFEST`).
     pub skill_manifest: Option<PathBuf>,
@@ -207,23 +209,23 @@ pub struct Settings {
     /// The file that contains the token for calls that carry no token, as an alternative to `QWED_MCP_AUTH_TOKEN`
     /// (`QWED_MCP_AUTH_TOKEN_FILE`).
     pub auth_token_file: Option<PathBuf>,
-    /// The URL of the database that replicas share (`QWED_MCP_STORE`). `None` if the server shares nothing with others.
+    /// The URL of the database that replicas share (`QWED_MCP_STORE`). `None` if the server is not a replica.
     pub store: Option<Secret>,
-    /// The folder for receipts of scripts (`QWED_MCP_RECEIPTS`). `None` if scripts leave no receipts.
+    /// The folder for receipts of scripts (`QWED_MCP_RECEIPTS`). `None` if the server writes no receipts for scripts.
     pub receipts: Option<PathBuf>,
     /// The file with the key that signs receipts (`QWED_MCP_SIGNING_KEY`). `None` if the key is in the data folder.
     pub signing_key: Option<PathBuf>,
-    /// Whether a receipt must be on disk before a client learns about it (`QWED_MCP_RECEIPTS_SYNC`).
+    /// Whether the server syncs a receipt to the disk before it sends the result (`QWED_MCP_RECEIPTS_SYNC`).
     pub receipts_sync: bool,
     /// Whether the output of scripts is stored next to their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
     pub receipts_outputs: bool,
-    /// The time at which each run starts by its clocks, if repeated runs of a script give the same result, as far as
-    /// possible (`QWED_MCP_DETERMINISTIC`). `None` if runs are not deterministic.
+    /// The time on the clocks of each run at its start, if runs are deterministic (`QWED_MCP_DETERMINISTIC`). `None`
+    /// if runs are not deterministic.
     pub deterministic: Option<DateTime<Utc>>,
     /// The maximum number of synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
-    /// The share of each common resource that one user may take, such as turns, requests in flight, bytes and jobs. It
-    /// comes from the option `--user-share`, not from a variable.
+    /// The share of each common resource that one user may take. Common resources are turns, requests in flight,
+    /// bytes and jobs. The share comes from the option `--user-share`, not from a variable.
     pub(crate) user_share: Share,
     /// The time limit of a synchronous run, measured from the start of the run.
     pub(crate) sync_timeout: Duration,
@@ -236,8 +238,8 @@ pub struct Settings {
     pub(crate) job_ttl: Duration,
 }
 
-/// A warning about a variable with a value that cannot be used or is dangerous. The text is one sentence, which
-/// includes the consequence.
+/// A warning about a variable with an invalid or dangerous value. The text is one sentence that includes the
+/// consequence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SettingsWarning(String);
@@ -248,8 +250,7 @@ impl Settings {
         Self::from_lookup(std::env::var_os)
     }
 
-    /// Returns the location of the tokens and the audit log: the database of the setting `store`, or the data folder
-    /// `folder`.
+    /// Returns the location of the tokens and the audit log: the database in `store`, or the data folder `folder`.
     pub(crate) fn store_in<'a>(&'a self, folder: &'a Path) -> StorePlace<'a> {
         StorePlace::new(folder, self.store.as_ref())
     }
@@ -269,7 +270,7 @@ impl Settings {
         })
     }
 
-    /// Reads the settings from `lookup`. It takes the name of a variable and returns the value.
+    /// Reads the settings with `lookup`, which returns the value of the variable with a given name.
     pub fn from_lookup(
         lookup: impl Fn(&'static str) -> Option<OsString>,
     ) -> (Self, Vec<SettingsWarning>) {
@@ -356,11 +357,10 @@ pub(crate) fn is_package_name(text: &str) -> bool {
     text.starts_with(is_end) && text.ends_with(is_end) && text.chars().all(is_of_name)
 }
 
-/// The variable that contains the log filter.
 const LOG: &str = "QWED_MCP_LOG";
 
-/// Reads the log filter (`QWED_MCP_LOG`). A separate function does this, because logging starts before the other
-/// settings are read.
+/// Reads the log filter (`QWED_MCP_LOG`). It is not part of [`Settings`], because logging starts before the settings
+/// are read.
 pub(crate) fn log_filter() -> String {
     std::env::var(LOG).unwrap_or_default()
 }
@@ -368,7 +368,7 @@ pub(crate) fn log_filter() -> String {
 /// Returns the names of all variables that configure this program.
 pub(crate) fn variables() -> Vec<&'static str> {
     let asked = RefCell::new(vec![LOG]);
-    // The lookup of each variable does not depend on the values of others, so this collects every name.
+    // `from_lookup` looks up every variable, regardless of the values of the others.
     let _ = Settings::from_lookup(|name| {
         asked.borrow_mut().push(name);
         None
@@ -376,7 +376,7 @@ pub(crate) fn variables() -> Vec<&'static str> {
     asked.into_inner()
 }
 
-/// Returns whether a variable's name has a prefix of our variables.
+/// Returns whether a variable's name begins with `QWED_MCP_` or `QWED_SKILL_`.
 pub(crate) fn is_own_variable(name: &str) -> bool {
     let rest = name.strip_prefix("QWED").unwrap_or_default();
     ["_MCP_", "_SKILL_"].iter().any(|start| rest.starts_with(start))
@@ -411,8 +411,8 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         if cfg!(debug_assertions) { (self.lookup)(name) } else { None }
     }
 
-    /// Parses a variable. Returns `default` if the variable is not set. Also returns `default` if `parse` rejects the
-    /// value, and adds a warning in that case. `is` completes the warning: "NAME is …".
+    /// Parses a variable. Returns `default` if the variable is not set. If `parse` rejects the value, adds a warning
+    /// and returns `default`. `is` completes the warning: "NAME is …".
     fn parsed<T>(
         &mut self,
         name: &'static str,
@@ -542,7 +542,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
         let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
         if names.clone().all(is_name) {
-            // The admin's modules are for all scripts, so there is only one kind of interpreter.
+            // All scripts use the admin's modules, so only one kind of interpreter exists.
             return vec![names.map(str::to_owned).collect()];
         }
         let warning = "QWED_MCP_PRELOAD is not a list of module names with commas between them; \
@@ -570,7 +570,6 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed("QWED_MCP_RESULT_CHARS", None, parse, &is)
     }
 
-    /// Parses `QWED_MCP_TEST_FORK_SERVER_RUNS`, which contains a number.
     fn fork_server_runs_max(&self) -> u64 {
         let fewer = self.test_switch("QWED_MCP_TEST_FORK_SERVER_RUNS");
         let fewer = fewer.and_then(|value| value.to_str()?.parse().ok());
@@ -588,7 +587,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed("QWED_MCP_BACKGROUND_TIMEOUT", default, parse, &is)
     }
 
-    /// Parses `QWED_MCP_TEST_KERNEL_LACKS`, which contains words separated by commas.
+    /// Parses `QWED_MCP_TEST_KERNEL_LACKS`, a list of kernel features separated by commas.
     fn kernel_lacks(&self) -> KernelLacks {
         let value = self.test_switch("QWED_MCP_TEST_KERNEL_LACKS");
         let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();
@@ -608,7 +607,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
     }
 }
 
-/// Parses the time at which a deterministic run starts, in the form of RFC 3339.
+/// Parses the start time of deterministic runs, in the format of RFC 3339.
 pub(crate) fn run_start(text: &str) -> Result<DateTime<Utc>, String> {
     let start = DateTime::parse_from_rfc3339(text).map_err(|error| error.to_string())?.to_utc();
     let is_possible = RUN_YEARS.contains(&start.year());

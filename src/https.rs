@@ -12,7 +12,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 ///
 /// The client uses the certificate store of the system. `SSL_CERT_FILE` can name a different store. The client follows
 /// no redirects and ignores proxies in the environment, so that it reaches only addresses that the admin configured.
-/// Any HTTP status counts as a response and not as an error.
+/// A response with an error status is a response and not an error.
 pub(crate) fn agent(timeout: Duration) -> Agent {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = TlsConfig::builder()

@@ -13,14 +13,14 @@
 //!                       └───────────────────────────── jobs ←───────────────────────────────┘ the same run, held and polled
 //! ```
 //!
-//! Read `server::call` for a `tools/call` from start to end, and `scripts::decide` for the decision about a script. Only
-//! the gateway can create a `Grant`, and the executor accepts nothing else. With a policy file, `server` passes calls of
-//! governed tools to `governance::call`, and the runs that it clears use the same executor.
+//! Read `server::call` for a `tools/call` from start to end, and `scripts::decide` for the decision about a script.
+//! Only the gateway can create a `Grant`, and the executor runs nothing without a `Grant`. With a policy file,
+//! `server` passes calls of governed tools to `governance::call`. Their runs use the same executor.
 //!
 //! # Modules
 //!
-//! In reading order. A module imports only modules below it. The feature `teams` contains the modules with a star. A
-//! program that is built without it has replacements for some of them, in files whose names end with `_absent`.
+//! In reading order. A module imports only modules below it. Modules with a star need the feature `teams`. In a build
+//! without this feature, the files `*_absent.rs` replace some of these modules.
 //!
 //! | module | responsibility |
 //! |---|---|
@@ -29,7 +29,7 @@
 //! | `server` | the MCP side: tools, the steps of a call, replies, shutdown |
 //! | `transport` | JSON-RPC over stdio, with limits in both directions |
 //! | `jobs` | background jobs: states, queue, expiry |
-//! | `batch` | a file of scripts: one line in, one line out |
+//! | `batch` | runs a file of scripts: writes one answer for each line |
 //! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run (identical runs once), audit |
 //! | `bearer` * | authentication over HTTP, by tokens of the store and by access tokens |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence |
@@ -45,9 +45,9 @@
 //! | `terminal` | output for terminals |
 //! | `traces` *, `https` * | spans for a collector; the outbound HTTP client |
 //! | `skill` | the skill: how a model verifies a claim |
-//! | `shares`, `plain_text` | leaves |
+//! | `shares`, `plain_text` | the shares of users in common resources; the removal of hidden characters |
 //!
-//! Below them are packages in `crates/`, which import nothing from this one:
+//! The packages in `crates/` import nothing from this package:
 //!
 //! | package | modules here | responsibility |
 //! |---|---|---|
@@ -55,14 +55,15 @@
 //! | | `postgres` | the PostgreSQL that replicas share: connections, schema |
 //! | `qwed-clients` | `clients` | this server's entry in the configurations of MCP clients |
 //! | `qwed-safety` | `safety` | analysis of a script's syntax tree for dangerous calls |
-//! | `qwed-manifests` | `provenance` | trust in a skill manifest |
+//! | `qwed-manifests` | `provenance` | verification of skill manifests |
 //! | | `aibom` | the AI bill of materials: model, engines and tools of a session |
 //! | | `canonical_json`, `hidden` | the text that is hashed; characters that people do not see |
 //! | `qwed-sandbox` | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it |
 //! | `qwed-files` | `data_folder`, `strict_modes` | the data folder; files that only the admin may write |
 //! | | `folder` | folders that scripts write to, accessed by file descriptors only |
 //!
-//! A program that needs only the analysis, manifests or bills depends on `qwed-safety` or `qwed-manifests`.
+//! A program that needs only the analysis, skill manifests or bills of materials can depend on `qwed-safety` or
+//! `qwed-manifests` alone.
 //!
 //! # As a library
 //!
@@ -112,8 +113,8 @@
 //! assert!(decision.verified);
 //! ```
 
-// Much of the code that only the feature `teams` uses is compiled in every build. The files `*_absent.rs` replace other
-// modules, with the same signatures.
+// Without the feature `teams`, some code is unused, and the functions in the files `*_absent.rs` ignore their
+// parameters. So the lints about this are off.
 #![cfg_attr(
     not(feature = "teams"),
     allow(
@@ -189,7 +190,7 @@ pub use qwed_safety as safety;
 #[doc(hidden)]
 pub use qwed_sandbox::process_of_a_run;
 
-/// Reads a line like the transport, for the fuzz target `wire`.
+/// Reads a line as the transport does. For the fuzz target `wire`.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn read_line_for_fuzzing(line: &[u8]) {

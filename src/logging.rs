@@ -3,8 +3,8 @@
 //! The log filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example `qwed_mcp=info`). The
 //! default level is `warn`. Code, output and secrets appear only at `debug` and `trace`.
 //!
-//! The log of a server contains times and modules, because an admin reads it later. The log of any other command is for
-//! the person at the terminal: `error: …`.
+//! The log of a server contains times and modules, because an admin reads it later. The log of any other command is
+//! for the person at the terminal, in lines such as `error: …`.
 
 use std::error::Error;
 use std::fmt;
@@ -38,21 +38,21 @@ impl Further {
 /// The kind of reader for which the log is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// An admin. The log is from a server.
+    /// An admin, for the log of a server.
     Admin,
     /// A program that collects the logs of servers.
     Collector,
     /// A person at the command line.
     Person,
-    /// A person at the command line, where the command itself prints the error of a run. The log leaves this error out.
+    /// A person at the command line, if the command itself prints the error of a run. The log omits this error.
     Caller,
 }
 
-/// The target of the events about the addresses on which a server listens. If warnings are logged, these events are
-/// logged too, at `info`. If the configured port is 0, only the log contains the actual port.
+/// The target of the events about the addresses on which a server listens. These events have the level `info`, but
+/// are logged whenever warnings are logged. If the configured port is 0, only the log contains the actual port.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
-/// The target that users write for the whole program.
+/// The target that users write into a filter for the whole program.
 const PROGRAM: &str = "qwed_mcp";
 /// The beginning of the targets of the program and of its packages, such as `qwed_ledger`.
 const PACKAGES: &str = "qwed_";
@@ -60,7 +60,7 @@ const PACKAGES: &str = "qwed_";
 /// The modules that log the error of a run. They are silenced for [`Reader::Caller`].
 const RUNS: [&str; 2] = ["qwed_mcp::scripts::run", "qwed_mcp::receipt::writer"];
 
-/// The phrases in errors for clients that refer to the server's log. In the log itself they are removed.
+/// The phrases that refer to the server's log, in errors for clients. The log itself omits these phrases.
 const LOOK_AT_LOG: [&str; 2] =
     ["; ask the admin to look at the server's log", ". Ask the admin to look at the server's log"];
 
@@ -87,7 +87,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     };
     let further = further.map(|Further(layer)| layer);
     if tracing_subscriber::registry().with(further).with(layer).try_init().is_err() {
-        // A program that embeds this crate has already set its own subscriber. Keep that one.
+        // A program that embeds this crate has already set its own subscriber, which stays in use.
         return;
     }
     if is_rejected {
@@ -109,8 +109,8 @@ fn completed(wanted: &Targets, reader: Reader) -> Targets {
         filter = filter.with_target(PACKAGES, level);
     }
     if !wanted.iter().any(|(target, _)| target.starts_with("rmcp")) {
-        // Log only errors of rmcp. It logs a warning for every error reply and an `info` event for every notification,
-        // which would be noise.
+        // Log only errors of rmcp. It logs a warning for every error reply, and an `info` event for every
+        // notification.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
     }
     if reader == Reader::Caller && *wanted == Targets::new() {
@@ -128,7 +128,6 @@ fn completed(wanted: &Targets, reader: Reader) -> Targets {
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
-    /// Writes one event on one line.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let mut line = String::with_capacity(text.len());
@@ -214,7 +213,7 @@ impl fmt::Display for Causes<'_> {
         let mut next = self.0.source();
         while let Some(cause) = next {
             let shown = shown(cause);
-            // Some errors already end with the text of their cause, so do not repeat it.
+            // Some errors already end with the text of their cause, so do not repeat this text.
             if !text.ends_with(&shown) {
                 text.push_str(": ");
                 text.push_str(&shown);

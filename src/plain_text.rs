@@ -1,4 +1,4 @@
-//! Cleans texts that tests and clients choose, so that a model, a person or a terminal can receive them safely.
+//! Cleans texts from scripts, tests and clients, so that a model, a person or a terminal can receive them safely.
 
 use crate::hidden::is_hidden;
 

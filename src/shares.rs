@@ -34,8 +34,8 @@ impl Share {
     }
 }
 
-/// An amount of places or bytes that all users have in common. Each user may hold only a share of it. A caller without
-/// a user has no share and may take everything.
+/// The permits of a resource that all users have in common. A permit stands for a slot, a byte or a KiB. Each user
+/// may hold only a share of the permits. A caller without a user may take all permits.
 #[derive(Debug)]
 pub(crate) struct Pool {
     whole: Arc<Semaphore>,
@@ -53,7 +53,7 @@ pub(crate) enum NotTaken {
     Full,
 }
 
-/// An amount that was taken from a pool. Dropping this value returns the amount to the pool.
+/// Permits that were taken from a pool. Dropping this value returns the permits to the pool.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     /// The permits from the whole pool, and the permits from the user's share.
@@ -61,20 +61,20 @@ pub(crate) struct Held {
 }
 
 impl Pool {
-    /// Creates a pool of the size `whole`. One user may hold at most `share` of it.
+    /// Creates a pool of `whole` permits. One user may hold at most `share` permits.
     pub(crate) fn new(whole: usize, share: usize) -> Self {
         Self { whole: Arc::new(Semaphore::new(whole)), share, users: Mutex::default() }
     }
 
-    /// Takes `count` permits from the user's share and from the whole pool. Takes nothing if either does not have
-    /// enough.
+    /// Takes `count` permits from the user's share and from the whole pool. Takes nothing if the share or the pool
+    /// does not have enough permits.
     pub(crate) fn take(&self, user: Option<&str>, count: usize) -> Result<Held, NotTaken> {
         let mut held = self.take_share(user, count)?;
         held.merge(self.take_whole(count)?);
         Ok(held)
     }
 
-    /// Takes `count` permits from the user's share only. The caller takes the same amount from the whole pool later,
+    /// Takes `count` permits from the user's share only. The caller later takes as many permits from the whole pool,
     /// with [`Pool::take_whole`].
     pub(crate) fn take_share(&self, user: Option<&str>, count: usize) -> Result<Held, NotTaken> {
         let share = user.map(|user| take(self.share_of(user), count)).transpose();
@@ -96,7 +96,7 @@ impl Pool {
         };
         let number = u32::try_from(count).unwrap_or(u32::MAX);
         let share = match user {
-            // `ok` hides no error, because the semaphores are never closed.
+            // `acquire_many_owned` cannot fail, because the semaphores are never closed.
             Some(user) => self.share_of(user).acquire_many_owned(number).await.ok(),
             None => None,
         };
@@ -126,7 +126,7 @@ impl From<OwnedSemaphorePermit> for Held {
 }
 
 impl Held {
-    /// Adds an amount. The same user must have taken it from the same pool.
+    /// Adds permits. The same user must have taken them from the same pool.
     pub(crate) fn merge(&mut self, other: Self) {
         for (own, other) in self.permits.iter_mut().zip(other.permits) {
             match (own.as_mut(), other) {
@@ -137,15 +137,15 @@ impl Held {
         }
     }
 
-    /// Splits off `count` permits of this amount.
+    /// Splits off `count` permits.
     pub(crate) fn split(&mut self, count: usize) -> Self {
         let permits = self.permits.each_mut();
         Self { permits: permits.map(|permit| permit.as_mut().and_then(|it| it.split(count))) }
     }
 }
 
-/// A limit for the output of scripts that is in memory until clients read it. If a client does not read, the server
-/// waits instead of using more memory.
+/// A limit for script output that is in memory until clients read it. If a client does not read, the server waits
+/// instead of using more memory.
 #[derive(Debug)]
 pub(crate) struct ReplyRoom {
     kibibytes: Pool,

@@ -1,9 +1,9 @@
-//! The skill `verify-claims`: how a model verifies a claim with this server (<https://agentskills.io>). Agents read it
-//! over MCP (SEP-2640), or from a folder (`qwed-mcp install --skill`).
+//! The skill `verify-claims` (<https://agentskills.io>): instructions for models that verify claims with this server.
+//! Clients read the skill over MCP (SEP-2640), or from a folder (`qwed-mcp install --skill`).
 
 use crate::clients::Skill;
 
-/// The skill. `skills/list-packages` writes the list of packages.
+/// The skill `verify-claims`. The script `skills/list-packages` generates its list of packages.
 pub(crate) const SKILL: Skill = Skill {
     name: "verify-claims",
     text: include_str!("../skills/verify-claims/SKILL.md"),

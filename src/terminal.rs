@@ -8,13 +8,13 @@ use anstyle::{AnsiColor, Effects, Style};
 
 use crate::plain_text::without_error_numbers;
 
-/// The label at the start of a line for a person.
+/// The label at the start of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
     Error,
     Warning,
     Note,
-    /// The name of a log level: `info` or a more detailed one.
+    /// The name of a log level: `info` or a more detailed level.
     Log(&'static str),
 }
 
@@ -44,8 +44,7 @@ impl Label {
         }
     }
 
-    /// Returns a line that consists of the label and the text. The text may come from any source, because its control
-    /// characters are escaped.
+    /// Returns a line with the label and the text. Escapes control characters, so the text may come from any source.
     pub(crate) fn line(self, text: &str) -> String {
         let (style, word) = (self.style(), self.word());
         format!("{style}{word}:{style:#} {}\n", visible(&without_error_numbers(text)))
@@ -53,7 +52,7 @@ impl Label {
 
     /// Prints a line with the label to standard error.
     pub(crate) fn say(self, text: impl fmt::Display) {
-        // Ignore an error, because a lost line is harmless and there is nowhere else to report it.
+        // Ignore an error, because a lost line is harmless.
         let _ = anstream::stderr().write_all(self.line(&text.to_string()).as_bytes());
     }
 }
@@ -131,7 +130,7 @@ mod tests {
             ("\u{202e}\u{2066}\u{200f}", "\\u{202e}\\u{2066}\\u{200f}"),
         ] {
             assert_eq!(visible(text), expected);
-            // The result must not depend on where the stream of bytes is split.
+            // The result must be the same for every split of the stream of bytes.
             for cut in 0..=text.len() {
                 let (first, second) = text.as_bytes().split_at(cut);
                 let mut bytes = VisibleBytes::default();

@@ -1,4 +1,5 @@
-//! Sends spans of calls to an OpenTelemetry collector, which the standard variables of OpenTelemetry name.
+//! Sends spans of calls to an OpenTelemetry collector. The standard environment variables of OpenTelemetry configure
+//! it.
 //!
 //! Nothing is sent or recorded unless `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. A
 //! span never contains code, output, tokens or users.
@@ -35,15 +36,16 @@ const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const NAME: &str = env!("CARGO_PKG_NAME");
 /// The timeout of one request to the collector.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout for sending the remaining spans at shutdown. It is short because clients wait for the process to exit.
+/// The timeout for sending the remaining spans at shutdown. It is short, because clients wait for the exit of the
+/// process.
 const END_TIMEOUT: Duration = Duration::from_millis(400);
 /// The maximum size of a collector's response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// The names of the fields that contain a caller's trace context (W3C Trace Context). They are the same in the `_meta`
-/// of a request and in HTTP headers.
+/// The fields with a caller's trace context (W3C Trace Context). The `_meta` of a request and the HTTP headers use the
+/// same field names.
 const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];
 
-/// The exporter of traces. It sends the remaining spans when it is dropped.
+/// The exporter of traces. Dropping it sends the remaining spans.
 #[derive(Debug)]
 pub(crate) struct Traces(SdkTracerProvider);
 
@@ -100,12 +102,12 @@ pub(crate) fn set_parent<'a>(span: &tracing::Span, context: impl Fn(&str) -> Opt
         .filter_map(|name| Some((name.to_owned(), context(name)?.to_owned())))
         .collect();
     if !carrier.is_empty() {
-        // This fails if no layer receives spans. Ignore the error, because there is then no trace.
+        // Ignore the error, which means that no layer receives spans.
         let _ = span.set_parent(TraceContextPropagator::new().extract(&carrier));
     }
 }
 
-/// The HTTP client of the exporter. It may block, because the exporter calls it on a separate thread.
+/// The HTTP client of the exporter. A request may block, because the exporter sends requests on a separate thread.
 #[derive(Debug)]
 struct Client(ureq::Agent);
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crate::logging::Further;
 
-/// The exporter of traces. There is none without the feature.
+/// The exporter of traces. Without the feature, it has no values.
 #[derive(Debug)]
 pub(crate) enum Traces {}
 

@@ -1,4 +1,5 @@
-//! The verdict on a run, as results, receipts and stored jobs contain it. Only data: `verification` creates it.
+//! The verdict on a run, in the form that results, receipts and stored jobs contain. This module contains only data.
+//! `verification` creates verdicts.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -42,7 +43,7 @@ impl Conclusion {
 }
 
 impl fmt::Display for Conclusion {
-    /// Writes the value that JSON has.
+    /// Writes the name that the JSON of a verdict contains.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Verified => "verified",
@@ -76,9 +77,8 @@ pub(crate) struct CheckReport {
     /// The condition, as it is written in the script, or the id of a test.
     pub(crate) text: String,
     pub(crate) state: CheckState,
-    /// The reason why the check cannot fail; `None` if it can.
+    /// The reason why the check cannot fail. `None` if the check can fail.
     pub(crate) vacuous: Option<String>,
-    /// The number of executions.
     pub(crate) times: u64,
     /// The operands and names of the check that ended the script, with their values. Empty for other checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,7 +93,7 @@ impl CheckReport {
     }
 }
 
-/// A value that a failed check has compared. Its texts are bounded and have one line.
+/// A value that a failed check has compared. Both texts have a limited length and no line feeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Compared {
     /// The operand or the name, as it is written in the script.
@@ -115,7 +115,7 @@ pub(crate) struct Verdict {
     pub(crate) document_digest: String,
     /// The Verification Context.
     pub(crate) document: Value,
-    /// Whether a less busy machine could lead to another outcome, because a variant of the script did not end.
+    /// Whether the outcome could differ on a less busy machine, because a variant of the script did not end.
     #[serde(skip)]
     pub(crate) depends_on_load: bool,
 }
@@ -131,7 +131,7 @@ impl Verdict {
         self.document.pointer("/context/evidence/proof_ref")?.as_str()
     }
 
-    /// Returns whether variants of the script belonged to the run.
+    /// Returns whether variants of the script were also run.
     pub(crate) fn has_variants(&self) -> bool {
         self.document.pointer("/context/proof/configuration/vacuity").is_some()
     }
@@ -184,8 +184,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the text for the model about a script that verified nothing. `None` if `wanted` does not include the
-    /// reason.
+    /// Returns the text for the model about a failed check, or about a script that verified nothing. `None` if
+    /// `wanted` excludes this text.
     pub(crate) fn note(&self, wanted: VerdictNote) -> Option<String> {
         match (self.outcome, wanted) {
             (Conclusion::Vacuous, VerdictNote::Vacuous | VerdictNote::All) => {}
@@ -208,7 +208,7 @@ impl Verdict {
         Some(format!("Nothing was verified: {}{more}.", first.join("; ")))
     }
 
-    /// Returns the failed check with the values that it has compared, in one line; `None` if no values are known.
+    /// Returns the failed check with the values that it has compared, in one line. `None` if no values are known.
     fn compared(&self) -> Option<String> {
         let check = self.checks.iter().find(|check| !check.compared.is_empty())?;
         let mut line = format!("line {}: {}", check.line, shown(check));
@@ -240,7 +240,7 @@ fn noted(check: &CheckReport) -> String {
     }
 }
 
-/// Returns a check as texts show it: shortened, and without hidden characters.
+/// Returns the text of a check, shortened and without hidden characters.
 fn shown(check: &CheckReport) -> String {
     plain(&shortened(&check.text))
 }
@@ -250,7 +250,7 @@ pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     shortened_to(NOTED_CHARS_MAX, text)
 }
 
-/// Returns the first `chars_max` characters of a text. An ellipsis follows if there are more.
+/// Returns the first `chars_max` characters of a text. Appends an ellipsis if the text is longer.
 pub(crate) fn shortened_to(chars_max: usize, text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),

@@ -1,8 +1,8 @@
 """QWED-MCP for Python: the documented classes, and the server under its old module names.
 
-`qwed_mcp.security` has `RiskBasedExecutionGateway` and `SkillProvenanceGuard`, `qwed_mcp.observability.aibom` has
-`AIBOMGenerator`, and `qwed_mcp.client` runs and judges scripts. All of them call the program `qwed-mcp`, which is installed
-with this package. `python -m qwed_mcp` starts the server.
+`qwed_mcp.security` has `RiskBasedExecutionGateway` and `SkillProvenanceGuard`. `qwed_mcp.observability.aibom` has
+`AIBOMGenerator`. `qwed_mcp.client` runs and judges scripts. All of them call the program `qwed-mcp`, which this package
+installs. `python -m qwed_mcp` starts the server.
 """
 
 from importlib import metadata as _metadata
@@ -11,7 +11,7 @@ from ._program import main
 
 try:
     __version__ = _metadata.version("qwed-mcp")
-except _metadata.PackageNotFoundError:  # not installed: this is the source
+except _metadata.PackageNotFoundError:  # not installed, but imported from the source tree
     __version__ = "0+source"
 
 __all__ = ["__version__", "main"]

@@ -1,4 +1,4 @@
-"""`python -m qwed_mcp`: the program in the place of this process, with the same arguments."""
+"""`python -m qwed_mcp`: replaces this process by the program, with the same arguments."""
 
 from ._program import main
 

@@ -1,4 +1,4 @@
-"""Finds the program `qwed-mcp`, and keeps a process of it that answers calls."""
+"""Finds the program `qwed-mcp`, and calls it through a process that keeps running."""
 
 import atexit
 import json
@@ -12,24 +12,25 @@ from typing import Any, Iterator, NoReturn
 
 NAME = "qwed-mcp"
 
-# The maximum number of nested calls. Each has its own process, and signals may arrive faster than processes start.
+# The maximum number of nested calls. Each nested call has its own process, and signals may arrive faster than
+# processes start.
 NESTED_CALLS_MAX = 8
 
 
 def _places() -> Iterator[Path]:
-    """Yields the folders in which an installer puts the program of this package, the most likely first."""
+    """Yields the folders in which installers put the program of this package. The most likely folder is first."""
     yield Path(sysconfig.get_path("scripts"))
-    # `pip install --user`, and `pip install --target FOLDER`.
+    # The folders of `pip install --user` and `pip install --target FOLDER`.
     yield Path(sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user")))
     yield Path(__file__).resolve().parent.parent / "bin"
-    # Next to the interpreter, if the interpreter is a symlink into an environment.
+    # The folder of the interpreter, if the interpreter is a symlink into an environment.
     yield Path(sys.executable).parent
 
 
 def find_program() -> str:
     """Returns the path of the program that was installed with this package.
 
-    Never returns a program from PATH, because it may have another version or another origin.
+    Does not search PATH, because a program there may have another version or another origin.
 
     Raises FileNotFoundError if the program is not found.
     """
@@ -50,14 +51,14 @@ def main() -> NoReturn:
 
 
 class _Ended(Exception):
-    """The process ended before it answered."""
+    """The process ended before it replied."""
 
 
 class _Process:
     """A process of the program. The first call starts it, and all threads share it.
 
     A call uses the process exclusively. A nested call on the same thread, from a signal handler or a finalizer, starts
-    another process, which is also kept. At most `NESTED_CALLS_MAX` calls may be nested.
+    another process. Later calls reuse that process too. At most `NESTED_CALLS_MAX` calls may be nested.
     """
 
     def __init__(self) -> None:
@@ -75,8 +76,8 @@ class _Process:
     def call(self, name: str, **arguments: Any) -> Any:
         """Returns the program's result.
 
-        Raises ValueError if the program does not accept the arguments or they are not JSON, and RuntimeError if the
-        program ended twice before it answered, or if too many calls are nested.
+        Raises ValueError if the arguments are not JSON, or if the program does not accept them. Raises RuntimeError if
+        the program ended twice before it replied, or if too many calls are nested.
         """
         try:
             request = json.dumps({"call": name, **arguments}, allow_nan=False, ensure_ascii=False).encode("utf-8")
@@ -109,7 +110,7 @@ class _Process:
         try:
             return self._exchange(request)
         except _Ended:
-            # A call changes nothing, so another process can repeat it.
+            # Retry with another process, because a call has no side effects.
             try:
                 return self._exchange(request)
             except _Ended:
@@ -120,7 +121,7 @@ class _Process:
         try:
             reply = self._ask(process, request)
         except BaseException:
-            # Otherwise the next call would read the reply of this call.
+            # End the process. Otherwise the next call would read the reply to this call.
             self._end(process)
             raise
         self._idle.append(process)
@@ -148,8 +149,8 @@ class _Process:
             if process.poll() is None:
                 return process
             self._end(process)
-        # Without buffers, because a fork would copy their content. In a new session, because Ctrl-C is meant for this
-        # process, which may continue while its threads wait for replies.
+        # Use no buffers, because a fork would copy their content. Use a new session, so that Ctrl-C does not end the
+        # program while threads wait for replies.
         process = subprocess.Popen(
             [find_program(), "python-api"],
             stdin=subprocess.PIPE,
@@ -173,14 +174,14 @@ class _Process:
                 self._end(self._idle.pop())
 
     def forget(self) -> None:
-        """Drops the processes in a forked child. They belong to the parent."""
+        """Drops the processes in a forked child, because the processes belong to the parent."""
         processes = self._all
         self._begin()
         for process in processes:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.close()
             process.stdout.close()
-            # The process is not a child of this process, so this process cannot wait for it.
+            # Set a return code, because only the parent can wait for the process.
             process.returncode = 0
 
 

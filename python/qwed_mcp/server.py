@@ -1,4 +1,4 @@
-"""`python -m qwed_mcp.server`, which configurations of 0.2 start: the program in the place of this process."""
+"""`python -m qwed_mcp.server`, for configurations of version 0.2: replaces this process by the program."""
 
 from ._program import main
 

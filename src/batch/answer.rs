@@ -18,7 +18,6 @@ pub(crate) enum Status {
     Ok,
     /// The script ended with another exit code, or by a signal.
     Failed,
-    /// The script timed out.
     Timeout,
     /// The script printed more than the output limit allows.
     OutputCap,
@@ -30,7 +29,7 @@ pub(crate) enum Status {
     Invalid,
     /// The batch was interrupted before the script ended.
     Cancelled,
-    /// This machine could not run the script. The answer is not a failure of the script.
+    /// This machine could not run the script. This status does not count as a failure of the script.
     InfraError,
 }
 
@@ -63,7 +62,6 @@ impl Status {
         }
     }
 
-    /// Returns the status of a run with this outcome.
     pub(super) fn of(outcome: &Outcome) -> Self {
         let is_capped = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
         match outcome.ending {
@@ -76,8 +74,8 @@ impl Status {
         }
     }
 
-    /// Returns whether a script passed. `is_as_expected` is whether its result is the expected one; `None` if nothing
-    /// was expected. Returns `None` if nothing was expected, or if the script had no chance to pass.
+    /// Returns whether a script passed. `is_as_expected` is `None` if the line expects no result. Then this function
+    /// returns `None`, and also if the script had no chance to pass.
     pub(super) fn verdict(self, is_as_expected: Option<bool>) -> Option<bool> {
         match self {
             Self::Ok => is_as_expected,
@@ -89,33 +87,33 @@ impl Status {
     }
 }
 
-/// The way in which a script was judged, from the weakest to the strongest.
+/// The way in which a script was judged. The variants are ordered from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Judge {
-    /// The server compared the results, but scripts could read the expected ones.
+    /// The server compared the results, but scripts could read the expected results.
     Exposed,
     /// The server compared the results, outside of the script's process and of its sandbox.
     Isolated,
 }
 
-/// An answer to a line, with its fields as they are written.
+/// An answer to a line. Its JSON has these fields.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
     /// The id of the line. `null` if the id cannot be read.
     pub(super) id: Option<String>,
     pub(super) status: Status,
-    /// Whether the script passed. `null` if nothing was expected, or if the script had no chance to pass.
+    /// Whether the script passed. `null` if the line expects no result, or if the script had no chance to pass.
     pub(super) passed: Option<bool>,
     /// The way in which `passed` was determined. `null` if `passed` is `null`.
     pub(super) judged: Option<Judge>,
-    /// Whether the batch requires another way of judging, so that `passed` is `null`.
+    /// Whether `passed` is `null` because the script was judged in a weaker way than the batch requires.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) incomplete: bool,
     /// The end of the first run that did not pass. If all runs passed, the end of the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
-    /// The verdict on that run, or on a script that was refused.
+    /// The verdict on the run that `end` describes, or on a script that was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) verification: Option<Arc<Verdict>>,
     /// Whether the results of all runs come from earlier runs.
@@ -152,7 +150,7 @@ pub(super) struct Answer {
     pub(super) is_final: bool,
 }
 
-/// The end of a run, with its fields as they are written.
+/// The end of a run. Its JSON has these fields.
 #[derive(Debug, Serialize)]
 pub(super) struct RunEnd {
     pub(super) exit_code: i32,
@@ -166,7 +164,7 @@ pub(super) struct RunEnd {
     /// The value that the script has assigned to `result`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Value>,
-    /// The reason why the value is missing.
+    /// The reason why `result` is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) result_omitted: Option<String>,
 }
@@ -199,17 +197,17 @@ pub(super) struct TestAnswer {
     /// Whether the result comes from an earlier run.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) cached: bool,
-    /// The value of a call that is not the expected one, shortened.
+    /// The shortened value of the call, if it differs from the expected value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) got: Option<String>,
-    /// The reason why a call has no value.
+    /// The reason why the call has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
 
 impl Answer {
-    /// Returns whether this machine, and not the script, may be the cause of the answer. Then the line is tried again.
-    /// Either the script could not be run, or it was ended by a SIGKILL that the server has not sent. The kernel sends
+    /// Returns whether the line should be tried again, because this machine may be the cause of the answer. Either
+    /// the script could not be run, or it was killed by a SIGKILL that the server did not send. The kernel sends
     /// SIGKILL if memory is short.
     pub(super) fn is_worth_another_try(&self) -> bool {
         let is_killed = self.end.as_ref().is_some_and(|end| end.exit_code == Ending::KILLED);

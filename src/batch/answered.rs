@@ -1,5 +1,5 @@
-//! The lines that have been answered. They are stored in a compact form, because a batch of any length must remember
-//! all of them. This module never writes answers.
+//! Remembers the answered lines of a batch, in a compact form because their number has no limit. This module never
+//! writes answers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -13,15 +13,15 @@ use super::Status;
 use super::ask::Ask;
 use super::input::read_line;
 
-/// The maximum length of an answer in a results file, in bytes. An answer contains two output streams of at most 1 MiB
-/// each and the `meta` of a line. JSON makes them up to six times as long.
+/// The maximum length of an answer in a results file, in bytes. An answer contains two output streams of at most 1
+/// MiB each and the `meta` of a line. Escapes in JSON make the streams up to six times as long.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The bytes with which every answer begins.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
 /// A set of ids. Lines have consecutive numbers as ids by default, and a sequence of consecutive numbers takes the
-/// memory of one id. For each other id, the set stores 16 bytes of its hash, which take 40 bytes with the overhead.
+/// memory of one id. For any other id, the set stores 16 bytes of its hash. These take 40 bytes of memory.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     numbers: Numbers,
@@ -30,7 +30,6 @@ pub(super) struct Ids {
     at_most: Option<usize>,
 }
 
-/// The reason why an id was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotAdded {
     /// The id is already in the set.
@@ -48,12 +47,11 @@ struct Numbers(BTreeMap<u64, u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
-    /// A hash for each answer, of the line's id and digest. An answer of an older version has the digest of the script
-    /// instead. If an answer has no digest, the hash is of the id alone.
+    /// For each answer, the hash of the line's id and digest. Answers by older versions contain the digest of the
+    /// script instead. For an answer without a digest, the hash of the id alone.
     scripts: HashSet<[u8; 16]>,
     /// The numbers of the lines that were answered as invalid.
     invalid: Numbers,
-    /// The number of answers.
     pub(crate) count: u64,
 }
 
@@ -62,7 +60,7 @@ pub(crate) struct Answered {
 pub(super) enum Earlier {
     /// The earlier run has not answered the line.
     Unanswered,
-    /// The earlier run has answered this line, as far as the answer identifies the line's script.
+    /// The earlier run has answered this line. An answer without a digest is compared by its id only.
     Answered,
     /// The earlier run has answered a different line with the same id or number.
     OtherAnswered,
@@ -87,7 +85,7 @@ struct Written {
     line_sha256: Option<String>,
 }
 
-/// The digest in an answer that is compared with a line.
+/// A digest that identifies the line of an answer.
 #[derive(Debug, Clone, Copy)]
 enum Compared<'a> {
     Line(&'a str),
@@ -96,7 +94,7 @@ enum Compared<'a> {
 }
 
 impl Ids {
-    /// Creates a set with a limit on its hashes and sequences. Consecutive numbers count as one.
+    /// Creates a set with a limit on its hashes and sequences. A sequence of consecutive numbers counts as one id.
     pub(super) fn at_most(count: usize) -> Self {
         Self { at_most: Some(count), ..Self::default() }
     }
@@ -118,7 +116,6 @@ impl Ids {
         }
     }
 
-    /// Returns whether an id is in the set.
     pub(super) fn contains(&self, id: &str) -> bool {
         match as_number(id) {
             Some(number) => self.numbers.contains(number),
@@ -148,8 +145,8 @@ impl Numbers {
 }
 
 impl Answered {
-    /// Reads the answers of an earlier run. Returns the answers, and their total length in bytes. Any bytes after that
-    /// are an unfinished line.
+    /// Reads the answers of an earlier run. Returns the answers, and the total length of their lines in bytes. The
+    /// bytes after this length are an unfinished line.
     pub(crate) fn read(results: &File) -> Result<(Self, u64), ResultsError> {
         let mut source = BufReader::new(results);
         let (mut answered, mut bytes, mut line) = (Self::default(), 0, Vec::new());
@@ -158,8 +155,8 @@ impl Answered {
             let length = read_line(&mut source, &mut line, ANSWER_BYTES_MAX)?;
             let is_whole = u64::try_from(line.len()).is_ok_and(|text| text < length);
             if !is_whole {
-                // This is the end of the file, or an answer that the earlier run did not finish writing. Refuse a file
-                // with any other content.
+                // The file may end with an answer that the earlier run did not finish writing. Refuse a file that
+                // ends with other content.
                 if !is_torn(&line, number) {
                     return Err(ResultsError::Foreign(number));
                 }
@@ -188,8 +185,8 @@ impl Answered {
         Ok(())
     }
 
-    /// Compares the invalid line with this number with the answers of the earlier run. `id` is the line's id, or `None`
-    /// if an earlier line has the same id.
+    /// Compares the invalid line `number` with the answers of the earlier run. `id` is the line's id, or `None` if an
+    /// earlier line has the same id.
     pub(super) fn to_invalid(&self, number: u64, id: Option<&str>) -> Earlier {
         if self.invalid.contains(number) {
             Earlier::Answered
@@ -201,9 +198,9 @@ impl Answered {
         }
     }
 
-    /// Compares the line with this number, which asks for the script `ask`, with the answers of the earlier run.
+    /// Compares the answers of the earlier run with the line `number`, which contains the script `ask`.
     pub(super) fn to_script(&self, number: u64, ask: &Ask) -> Earlier {
-        // The line was invalid in the earlier run, so it was changed since.
+        // The line was invalid in the earlier run, so it has changed.
         if self.invalid.contains(number) {
             return Earlier::OtherAnswered;
         }
@@ -232,14 +229,14 @@ fn is_torn(line: &[u8], number: u64) -> bool {
     is_answer && (!has_zeros || !text.is_empty() || number > 1)
 }
 
-/// Returns the number that an id is. `None` if the id is not the shortest form of a number, or is too large.
+/// Parses an id as a number. `None` if the id is not the shortest form of a number, or if the number is too large.
 fn as_number(id: &str) -> Option<u64> {
     let is_canonical = id == "0" || !id.starts_with(['0', '+']);
     id.parse().ok().filter(|number| is_canonical && *number < u64::MAX)
 }
 
 impl Written {
-    /// Returns the most specific digest in the answer: of the line, of the script, or none.
+    /// Returns the most specific digest in the answer: the line's, or else the script's, or else `Nothing`.
     fn compared(&self) -> Compared<'_> {
         match (&self.line_sha256, &self.code_sha256) {
             (Some(line), _) => Compared::Line(line),
@@ -307,8 +304,8 @@ mod tests {
         let (answered, _) = Answered::read(&file).unwrap();
         for (number, line, expected) in [
             (1, r#"{"id":"a","code":"print(1)"}"#, Earlier::Answered),
-            // The answer to `a` is of an older version, which stores only the digest of the script. A changed `stdin`
-            // is not noticed.
+            // An older version wrote the answer to `a`, with only the digest of the script. So a changed `stdin` is
+            // not detected.
             (1, r#"{"id":"a","code":"print(1)","stdin":"x"}"#, Earlier::Answered),
             (1, r#"{"id":"a","code":"print(2)"}"#, Earlier::OtherAnswered),
             (2, r#"{"id":"b","code":"print(1)"}"#, Earlier::Unanswered),
@@ -323,7 +320,7 @@ mod tests {
         for (number, id, expected) in [
             (7, Some("7"), Earlier::Answered),
             (1, Some("a"), Earlier::OtherAnswered),
-            // An earlier line has the id, so the line has no id of its own.
+            // The id is `None`, because an earlier line has the same id.
             (2, None, Earlier::Unanswered),
             (2, Some("b"), Earlier::Unanswered),
         ] {
@@ -373,7 +370,7 @@ mod tests {
             };
             assert_eq!(earlier(1, "a"), Earlier::Answered);
             assert_eq!(earlier(2, "b"), Earlier::Unanswered);
-            // The answer to an invalid line is found by the number of the line. Its id does not matter.
+            // The answer to an invalid line is found by the number of the line, not by its id.
             assert_eq!(answered.to_invalid(7, Some("7")), Earlier::Answered);
             assert_eq!(earlier(8, "7"), Earlier::Unanswered);
         }

@@ -1,4 +1,4 @@
-//! Parses a line of a batch into the script that it asks for. This module never runs a script.
+//! Parses a line of a batch into a script and its settings. This module never runs a script.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,17 +26,17 @@ const ID_BYTES_MAX: usize = 512;
 /// The maximum number of tests of one script. Each test is a run, and the line's answer has an entry for each test.
 const TESTS_MAX: usize = 1000;
 
-/// The maximum length of the calls of a line's tests together, in bytes. They are analysed together with the script.
+/// The maximum total length of the calls in a line's tests, in bytes. The analysis reads them together with the
+/// script.
 const CALLS_BYTES_MAX: usize = 512 * 1024;
 
 /// The maximum number of digits of a number in a line's `meta` or in an expected value, so that Python programs can
 /// read the answer. Python's JSON reader refuses longer integers.
 const DIGITS_MAX: usize = 4300;
 
-/// The limits of each script. A line may ask for lower limits only.
+/// The limits of each script. A line can only lower them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The maximum duration of each run.
     pub(crate) timeout: Duration,
     /// The maximum memory of each run, in MiB.
     pub(crate) memory_mb: u64,
@@ -76,7 +76,7 @@ struct WrittenTest {
     stdin: Option<String>,
     stdout: Option<String>,
     call: Option<String>,
-    /// `null` is an expected value too.
+    /// The JSON value `null` becomes `Some`, because `null` can be the expected value.
     #[serde(default, deserialize_with = "present")]
     value: Option<Box<RawValue>>,
     check: Option<Check>,
@@ -86,7 +86,6 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// An invalid line, and the reason why it is invalid.
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) number: u64,
@@ -96,8 +95,8 @@ pub(super) struct Invalid {
     pub(super) reason: String,
 }
 
-/// A value that must be a JSON object. Without this type, serde would also accept an array, and read the fields of a
-/// struct in their order.
+/// A value that must be a JSON object. Without this type, serde would also accept an array with the values of the
+/// fields in order.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -147,21 +146,22 @@ struct Expectation {
     stdout: String,
 }
 
-/// The fields of a line that the line's answer depends on, as they are hashed. `id` and `meta` do not affect the
-/// answer. The limits of the command are left out, because a batch may be resumed with another `--timeout`.
+/// The fields of a line that affect the line's answer, in the form that is hashed. `id` and `meta` do not affect the
+/// answer. The limits from the command line are omitted, because a batch may be resumed with another `--timeout`.
 #[derive(Serialize)]
 struct Hashed<'a> {
     code: &'a str,
     has_tests: bool,
     tests: &'a [Test],
-    /// The digests of the inputs. Omitted without inputs, so that the hash stays the same as in earlier versions.
+    /// The digests of the inputs. Omitted if the line has no inputs, so that the hash is the same as in earlier
+    /// versions.
     #[serde(skip_serializing_if = "Map::is_empty")]
     inputs: Map<String, Value>,
     timeout: Option<f64>,
     memory_mb: Option<u64>,
 }
 
-/// The id of a line that is invalid for another reason.
+/// Only the id of a line. Used if another field of the line is invalid.
 #[derive(Deserialize)]
 struct Named {
     id: Option<Id>,
@@ -177,8 +177,8 @@ impl Id {
 }
 
 impl Ask {
-    /// Parses the line with this number. `line` is the maximum length of a line, in bytes, if the line is longer. `most` has
-    /// the maximum limits that the line may ask for.
+    /// Parses the line with this number. For a line that is too long, `line` is an error with the maximum length in
+    /// bytes. `most` contains the limits that the line can only lower.
     pub(super) fn take(
         number: u64,
         line: Result<&[u8], usize>,
@@ -191,14 +191,14 @@ impl Ask {
         Self::parse(number, line.map_err(too_long)?, most)
     }
 
-    /// Parses the line with this number. `most` has the maximum limits that the line may ask for.
+    /// Parses the line with this number. `most` contains the limits that the line can only lower.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);
         let parsed = parsed.map_err(|error| json_fault(&error));
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
-            // If it is a JSON object without an id, its id is the number of the line, as for a valid line.
+            // If the line is a JSON object without an id, the number of the line is its id, as for a valid line.
             let id =
                 named.map(|Object(it)| it.id.map_or_else(|| number.to_string(), Id::into_text));
             let id = id.filter(|id| is_id(id));
@@ -258,7 +258,7 @@ impl Ask {
 }
 
 impl Ask {
-    /// Returns whether the line expects a result, by which the script is judged.
+    /// Returns whether the line contains an expected result, with which the script's result is compared.
     pub(super) fn is_judged(&self) -> bool {
         self.tests.iter().any(|test| match test {
             Test::Output { stdout, .. } => stdout.is_some(),
@@ -266,7 +266,6 @@ impl Ask {
         })
     }
 
-    /// Returns the expressions of the tests.
     pub(super) fn calls(&self) -> Arc<[String]> {
         self.tests.iter().filter_map(Test::call).map(str::to_owned).collect()
     }
@@ -310,15 +309,13 @@ impl WrittenTest {
 }
 
 impl Hashed<'_> {
-    /// Returns the SHA-256 of the fields as hexadecimal digits.
     fn sha256(&self) -> String {
         // Serialization cannot fail for text and finite numbers.
         hex::encode(Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
     }
 }
 
-/// Refuses JSON that a program that reads the answer may not be able to parse: deep nesting, and numbers with very many
-/// digits.
+/// Refuses JSON that readers of the answer may be unable to parse: deep nesting, and numbers with too many digits.
 fn require_readable(name: &str, json: &str) -> Result<(), String> {
     let mut depth = 0_usize;
     let mut digits = 0_usize;

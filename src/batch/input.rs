@@ -1,4 +1,4 @@
-//! Reads the lines of a batch's input on a thread of its own. Limits the length of a line and the number of waiting
+//! Reads the lines of a batch's input on a separate thread. Limits the length of a line and the number of waiting
 //! lines. This module never parses a line.
 
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shard;
 
-/// The maximum length of a line, in bytes. A line with 64 MiB of inputs fits, as base64.
+/// The maximum length of a line, in bytes. Input files of 64 MiB, encoded as base64, fit in a line.
 pub(crate) const LINE_BYTES_MAX: usize = 96 * 1024 * 1024;
 
 /// The maximum number of lines that wait for a worker.
@@ -33,12 +33,12 @@ pub(crate) struct Input {
     read: Arc<AtomicU64>,
 }
 
-/// How reading the input ended: at the end of the input, or with an error.
+/// The result of reading the input: `Ok` at the end of the input, or an error.
 pub(crate) type InputEnd = io::Result<()>;
 
 impl Input {
-    /// Starts a thread that reads the lines of `source` and keeps those in `shard`. The thread counts the bytes that it
-    /// has read in `read`.
+    /// Starts a thread that reads the lines of `source` and queues the lines in `shard`. The thread adds the number
+    /// of bytes that it reads to `read`.
     pub(crate) fn open(
         source: Box<dyn Read + Send>,
         shard: Shard,
@@ -48,7 +48,7 @@ impl Input {
         let (end, ended) = oneshot::channel();
         let counted = Arc::clone(&read);
         thread::Builder::new().name("input".to_owned()).spawn(move || {
-            // Sending fails only if the receiver was dropped. Then the result is not needed.
+            // Sending fails only if the receiver was dropped, which means that the result is not needed.
             let _ = end.send(read_lines(BufReader::new(source), shard, &sender, &counted));
         })?;
         Ok(Self { lines, ended, read })
@@ -59,14 +59,13 @@ impl Input {
         self.lines.recv().await
     }
 
-    /// Returns how reading the input ended. Call it when `next` has returned `None`.
+    /// Returns the result of reading the input. Call this function after `next` has returned `None`.
     pub(super) async fn end(self) -> InputEnd {
         self.ended
             .await
             .unwrap_or_else(|_| Err(io::Error::other("the reader stopped unexpectedly")))
     }
 
-    /// Returns the number of bytes of the input that were read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }

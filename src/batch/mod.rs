@@ -1,12 +1,12 @@
 //! Runs a batch: a file of scripts, one on each line. Each line is answered with one line. This module never decides
-//! about a script, which is the task of the gateway.
+//! about a script. The gateway does.
 //!
 //! - `input` reads lines, and limits their length.
 //! - `ask` parses a line.
 //! - `pump` gives each worker a line.
-//! - `verifier` passes the script of a line through the same entry for scripts as a client's call.
+//! - `verifier` runs the script of a line through `scripts`, like the script of a client's call.
 //! - `answer` is the answer to a line. `output` writes answers.
-//! - `value` compares the value of a call with the expected one.
+//! - `value` compares the value of a call with the expected value.
 //! - `answered` remembers the lines that an earlier run has answered.
 //! - `summary` counts the answers.
 //! - `stream` runs a batch from the body of an HTTP request.

@@ -1,4 +1,4 @@
-//! Writes answers as whole lines, on a thread of its own. This module never decides about a line.
+//! Writes answers as whole lines, on a separate thread. This module never decides about a line.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write};
@@ -18,7 +18,7 @@ use super::answered::{Answered, ResultsError};
 /// The maximum number of answers that wait for the writing thread.
 const ANSWERS_AHEAD: usize = 16;
 
-/// Lines are collected until they have this size, in bytes, and are then written together.
+/// The size in bytes at which collected lines are written.
 const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
 /// The reason why answers cannot be written to a file.
@@ -41,7 +41,7 @@ pub(crate) enum OutputError {
     Open(#[from] io::Error),
 }
 
-/// The destination of the answers, and the answers that it has from an earlier run.
+/// The destination of the answers, and the answers that an earlier run has written there.
 #[derive(Debug)]
 pub(crate) struct Output {
     place: Place,
@@ -62,12 +62,11 @@ enum Place {
 pub(super) struct Writer {
     lines: mpsc::Sender<Vec<u8>>,
     thread: JoinHandle<io::Result<()>>,
-    /// Cancelled when the program that reads the answers has gone.
+    /// Cancelled when the program that reads the answers has closed the stream.
     unread: CancellationToken,
 }
 
 impl Output {
-    /// Returns the output that writes answers to standard output.
     pub(crate) fn stdout() -> Self {
         Self { place: Place::Stdout, answered: Answered::default() }
     }
@@ -80,8 +79,8 @@ impl Output {
         input: Option<&File>,
     ) -> Result<Self, OutputError> {
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            // Open the stream for writing only. A descriptor that can also read would itself count as a reader, and
-            // this process would not notice that the real reader has gone.
+            // Open the stream for writing only. A descriptor that can also read would itself count as a reader, so
+            // this process would not notice that the real reader has closed the stream.
             let stream = OpenOptions::new().write(true).open(path)?;
             return Ok(Self { place: Place::Stream(stream), answered: Answered::default() });
         }
@@ -119,7 +118,6 @@ impl Output {
         matches!(self.place, Place::File(..))
     }
 
-    /// Starts the thread that writes answers.
     pub(super) fn start(self) -> io::Result<(Writer, Answered)> {
         let (lines, waiting) = mpsc::channel(ANSWERS_AHEAD);
         let Self { place, answered } = self;
@@ -133,17 +131,17 @@ impl Output {
     }
 }
 
-/// Returns whether two open files are the same file.
 pub(crate) fn is_same(one: &File, other: &File) -> io::Result<bool> {
     let (one, other) = (one.metadata()?, other.metadata()?);
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
-/// Starts a thread that cancels `unread` when the reader of a stream has gone. Without the thread, a script could run
-/// for minutes before a write shows that its answer is useless.
+/// Starts a thread that cancels `unread` when the reader has closed a stream. Without this thread, a script could run
+/// for minutes before a failed write shows that no program reads its answer.
 fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
     let thread = thread::Builder::new().name("reader".to_owned());
-    // This thread is not joined. It usually ends with the process, because the reader of most batches stays.
+    // This thread is not joined. It usually ends with the process, because most readers close the stream after the
+    // batch.
     thread.spawn(move || {
         // `poll` always reports errors and hang-ups, so no event is requested.
         let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];
@@ -154,7 +152,8 @@ fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
 }
 
 impl Place {
-    /// Returns a copy of the descriptor of a stream, because the reader of a stream may go away. `None` for a file.
+    /// Returns a duplicate of the file descriptor, if the output is a stream. `None` for a file, which has no reader
+    /// that could close it.
     fn stream(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Stdout => io::stdout().as_fd().try_clone_to_owned().map(Some),
@@ -170,7 +169,7 @@ impl Place {
                 file.seek(SeekFrom::End(0))?;
                 while let Some(chunk) = next_chunk(&mut lines) {
                     if let Err(error) = file.write_all(&chunk) {
-                        // Remove the incomplete line, which is useless. If this fails too, `--resume` removes it.
+                        // Remove the incomplete line. If this also fails, `--resume` removes the line.
                         let _ = file.set_len(whole);
                         return Err(error);
                     }
@@ -209,7 +208,7 @@ impl Writer {
         self.lines.send(line).await.is_ok()
     }
 
-    /// Returns when no more lines can be written.
+    /// Waits until no more lines can be written.
     pub(super) async fn failed(&self) {
         tokio::select! {
             () = self.lines.closed() => {}

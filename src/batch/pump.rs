@@ -1,5 +1,5 @@
 //! Runs a batch: keeps as many lines in progress as there are workers, and answers each line once. This module never
-//! decides about a script, which is the task of the verifier.
+//! decides about a script. The verifier does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,22 +39,20 @@ pub(crate) struct Pump {
     pub(crate) stop: CancellationToken,
 }
 
-/// The result of a batch.
 #[derive(Debug)]
 pub(crate) struct Pumped {
     pub(crate) progress: Progress,
     pub(crate) ended: Ended,
 }
 
-/// The reason why a batch ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// All lines have an answer.
     Complete,
     /// The batch was stopped before all lines had an answer.
     Stopped,
-    /// The line with this number and id is not the line that an earlier run has answered under the same id. The batch
-    /// ended there.
+    /// The line with this number and id differs from the line that an earlier run has answered under the same id. The
+    /// batch ended at this line.
     Changed(u64, String),
     /// The input could not be read to its end.
     Input(io::Error),
@@ -78,14 +76,13 @@ struct Answers {
     writer: Writer,
     progress: Progress,
     order: Option<Order>,
-    /// Whether the answers to cancelled lines are also written. They are written if the batch cannot be resumed.
+    /// Whether answers to cancelled lines are also written. This is `true` if the batch cannot be resumed.
     tells_cancelled: bool,
 }
 
 /// The answers of an ordered batch that wait for the answers to earlier lines.
 #[derive(Default)]
 struct Order {
-    /// The number of lines that were begun.
     begun: u64,
     /// The number of lines with an answer that was passed to the writer or dropped.
     written: u64,
@@ -148,7 +145,7 @@ impl Pump {
                 },
             }
         }
-        // Count also the blank lines at the end of the input, which are read but not returned.
+        // Include the blank lines at the end of the input, which `next` does not return.
         answers.progress.bytes_read = input.bytes_read();
         let is_over = !self.stop.is_cancelled() && changed.is_none();
         let end = if is_over { Some(input.end().await) } else { None };
@@ -161,7 +158,6 @@ impl Pump {
         Ok(Pumped { progress, ended })
     }
 
-    /// Classifies a line by the work that it needs.
     fn check(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
         let number = line.number;
         match take_up(number, line.bytes.as_deref().ok_or(LINE_BYTES_MAX), self.bounds, ids) {
@@ -171,7 +167,7 @@ impl Pump {
                 Earlier::OtherAnswered => Taken::Changed(ask.id),
             },
             Err(invalid) => {
-                // If the id of a line cannot be read, the line has its number as id, as a line without an id does.
+                // If the id of a line cannot be read, use the number of the line, as for a line without an id.
                 let id = invalid.id.clone().unwrap_or_else(|| number.to_string());
                 // If an earlier line has the same id, an answer with this id belongs to the earlier line.
                 let own = Some(id.as_str()).filter(|id| !ids.contains(id));
@@ -185,8 +181,8 @@ impl Pump {
     }
 }
 
-/// Parses a line, and refuses it if an earlier line has the same id. `line` is the maximum length if the
-/// line is too long.
+/// Parses a line, and refuses the line if an earlier line has the same id. For a line that is too long, `line` is an
+/// error with the maximum length in bytes.
 fn take_up(
     number: u64,
     line: Result<&[u8], usize>,
@@ -266,17 +262,18 @@ impl From<Invalid> for Answer {
     }
 }
 
-/// Returns an answer as a line that every reader takes as one line. Terminals and some other readers split text at more
-/// characters than line feeds.
+/// Returns an answer as one line of JSON. Some readers, such as terminals, also split text at other characters than
+/// line feeds, so these characters are escaped.
 pub(super) fn to_line(answer: &Answer) -> Vec<u8> {
     // Serialization cannot fail for parsed or captured data.
     let text = serde_json::to_string(answer).unwrap_or_default();
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match c {
-            // These characters occur between JSON values only: `meta` is written as it was in the line.
+            // These characters occur only between the JSON values in `meta`, which is copied unchanged from the line.
             '\t' | '\n' | '\r' => line.push(' '),
-            // The remaining characters occur inside JSON strings only. Each of them has an escape of four digits.
+            // The characters in the next two branches occur only inside JSON strings. Each of them has an escape of
+            // four digits.
             '\u{2028}' | '\u{2029}' => line.push_str(&escape(c)),
             c if terminal::is_obeyed(c) => line.push_str(&escape(c)),
             c => line.push(c),

@@ -1,4 +1,4 @@
-//! The shards of a batch. Each shard may run on a different machine, and knows nothing about the other shards.
+//! The shards of a batch. Each shard may run on a different machine, independently of the other shards.
 
 use std::str::FromStr;
 

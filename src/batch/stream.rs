@@ -19,8 +19,8 @@ use crate::scripts::ScriptError;
 use crate::shares::Held;
 use crate::verdict::Verdict;
 
-/// The limit of ids that are remembered for one batch, which take 40 MB. A sequence of consecutive numbers counts as
-/// one.
+/// The maximum number of ids that are remembered for one batch. They take 40 MB. A sequence of consecutive numbers
+/// counts as one id.
 const IDS_MAX: usize = 1_000_000;
 
 /// A part of a stream, and the memory that is reserved for its bytes.
@@ -37,16 +37,17 @@ pub(crate) struct AnswerLine {
     pub(crate) room: Option<Held>,
 }
 
-/// The maximum length of a line of a stream, in bytes. A line with a script of 1 MiB fits, with its tests. It is lower than
-/// for a file, because the lines of several clients share the memory of the server.
+/// The maximum length of a line of a stream, in bytes. A script of 1 MiB with its tests fits. The maximum is lower
+/// than for a file, because the lines of several clients share the memory of the server.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The length up to which a line is parsed at once, in bytes. It takes less than a millisecond.
+/// The maximum length of a line that is parsed on the current thread, in bytes. Parsing such a line takes less than a
+/// millisecond.
 const SHORT_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// A line of a stream: its number, its bytes (`None` if it is too long), and the memory that is reserved for the bytes.
 type Line = (u64, Option<Vec<u8>>, Held);
 
-/// Splits the chunks of a stream into lines. Holds the line that is not complete yet.
+/// Splits the chunks of a stream into lines. Buffers the incomplete last line.
 #[derive(Debug, Default)]
 struct Lines {
     begun: Vec<u8>,
@@ -55,13 +56,13 @@ struct Lines {
     number: u64,
 }
 
-/// A batch with its lines in a request's body. Its answers go to the response's body.
+/// A batch that reads its lines from a request's body, and writes its answers to the response's body.
 pub(crate) struct Batch {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) bounds: Bounds,
     pub(crate) workers: usize,
     pub(crate) presented: Presented,
-    /// Cancelled when the client no longer reads the answers, or when the server ends.
+    /// Cancelled when the client no longer reads the answers, or when the server shuts down.
     pub(crate) stop: CancellationToken,
 }
 
@@ -184,13 +185,12 @@ pub(crate) struct Wanted {
     pub(crate) code: String,
     pub(crate) stdin: String,
     pub(crate) inputs: Inputs,
-    /// The requested timeout. It is reduced to the maximum.
+    /// The requested timeout. It is reduced to the maximum if it is higher.
     pub(crate) timeout: Option<Duration>,
-    /// The requested memory. It is reduced to the maximum.
+    /// The requested memory, in MiB. It is reduced to the maximum if it is higher.
     pub(crate) memory_mb: Option<u64>,
 }
 
-/// One script in a request.
 #[derive(Debug)]
 pub(crate) enum Single {
     /// A script in the format of a line of a batch.
@@ -198,7 +198,6 @@ pub(crate) enum Single {
     Wanted(Wanted),
 }
 
-/// The answer to one script.
 #[derive(Debug)]
 pub(crate) struct OneAnswer {
     answer: Answer,
@@ -220,7 +219,8 @@ impl OneAnswer {
         Some((end.exit_code, &end.stdout, &end.stderr))
     }
 
-    /// Returns the verdict on the run, or on a script that was refused. `None` if this machine could not run the script.
+    /// Returns the verdict on the run, or on a script that was refused. `None` for an invalid or cancelled script,
+    /// and if this machine could not run the script.
     pub(crate) fn verdict(&self) -> Option<&Verdict> {
         self.answer.verification.as_deref()
     }
@@ -230,7 +230,7 @@ impl OneAnswer {
         &self.answer.findings
     }
 
-    /// Returns the duration of the run. Zero without a run.
+    /// Returns the duration of the run, or zero if no run has ended.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_millis(self.answer.duration_ms.unwrap_or_default())
     }
@@ -241,7 +241,6 @@ impl OneAnswer {
     }
 }
 
-/// Runs one script and returns its answer.
 pub(crate) async fn answer_one(
     verifier: &Verifier,
     single: Single,
@@ -260,8 +259,8 @@ pub(crate) async fn answer_one(
     OneAnswer { answer }
 }
 
-/// Parses the line with this number; `None` is a line that is too long. A long line is parsed on another thread, because the
-/// server could not answer other requests meanwhile.
+/// Parses the line with this number. `line` is `None` if the line is too long. A long line is parsed on another
+/// thread, so that the server can answer other requests meanwhile.
 async fn parse(number: u64, line: Option<Vec<u8>>, bounds: Bounds) -> Result<Ask, Invalid> {
     let take = move |line: Option<Vec<u8>>| {
         Ask::take(number, line.as_deref().ok_or(LINE_BYTES_MAX), bounds)

@@ -31,7 +31,7 @@ pub(crate) struct RunBy {
     pub(crate) analysis: Analysis,
 }
 
-/// The summary of a batch, for programs.
+/// The summary of a batch. It is written as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     /// The number of lines that this run has answered.
@@ -74,18 +74,15 @@ impl Progress {
         }
     }
 
-    /// Returns the number of answers with this status.
     pub(crate) fn of(&self, status: Status) -> u64 {
         let counts = Status::ALL.iter().zip(&self.counts);
         counts.filter(|(one, _)| **one == status).map(|(_, count)| count).sum()
     }
 
-    /// Returns the number of lines that were answered.
     pub(crate) fn lines(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns the time since the start of the batch.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -96,7 +93,6 @@ impl Progress {
         self.lines() as f64 / self.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the summary of a batch that has ended.
     pub(crate) fn summary(&self, run: &RunBy, complete: bool) -> Summary {
         let counts = Status::ALL.iter().zip(&self.counts).filter(|(_, count)| **count > 0);
         Summary {

@@ -1,7 +1,7 @@
 //! Compares the value of a call with the expected value. This module never evaluates anything.
 //!
-//! A script can send any value instead of the call's. It gains nothing by this, because it does not know the expected
-//! value.
+//! A script can send any value instead of the value of the call. The script gains nothing by this, because it does
+//! not know the expected value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,9 +15,9 @@ use crate::executor::{Data, Int, Kind};
 const TEXT_CHARS_MAX: usize = 200;
 /// The maximum number of hexadecimal digits of an integer that is shown in decimal digits.
 const SHOWN_DIGITS_MAX: usize = 32;
-/// The number of hexadecimal digits by which large integers are compared. A float can have so many.
+/// The number of hexadecimal digits by which large integers are compared. A float can have this many digits.
 const LEADING_DIGITS: usize = 100;
-/// The tolerances of [`Check::IsClose`]: of the larger number, and absolute.
+/// The tolerances of [`Check::IsClose`]: relative to the larger number, and absolute.
 const RELATIVE_TOLERANCE: f64 = 1e-6;
 const ABSOLUTE_TOLERANCE: f64 = 1e-9;
 
@@ -28,7 +28,7 @@ pub(super) enum Check {
     /// Equal, by type and value.
     #[default]
     Equal,
-    /// Equal, but numbers may differ a little, and an integer may be a float.
+    /// Equal, except that numbers may differ a little, and that an integer can equal a float.
     #[serde(rename = "isclose")]
     IsClose,
     /// The same items as a set: without order, and without repetitions.
@@ -38,7 +38,7 @@ pub(super) enum Check {
 }
 
 impl Check {
-    /// Returns whether a value is the expected one. `expected` is from [`Data::expected`].
+    /// Returns whether a value passes the check. `expected` must come from [`Data::expected`].
     pub(super) fn accepts(self, found: &Data, expected: &Data) -> bool {
         match (self, found, expected) {
             (Self::Equal, ..) => matches(found, expected, false),
@@ -58,7 +58,7 @@ impl Check {
         }
     }
 
-    /// Returns the reason why a value cannot be expected with this check, if there is one.
+    /// Returns the reason why this check cannot be used with an expected value. `None` if it can be used.
     pub(super) fn fault(self, expected: &Data) -> Option<&'static str> {
         match (self, expected) {
             (Self::Equal | Self::IsClose, _) | (_, Data::Items(..)) => None,
@@ -70,8 +70,8 @@ impl Check {
 }
 
 impl Data {
-    /// Converts an expected value. JSON has no tuples and sets; an array stands for a list or a tuple. `json` must be
-    /// bounded by `ask`.
+    /// Converts an expected value. JSON has no tuples and sets: an array stands for a list or a tuple. This function
+    /// is recursive, so `ask` must have limited the depth of `json`.
     pub(super) fn expected(json: &RawValue) -> serde_json::Result<Self> {
         let text = json.get();
         Ok(match text.as_bytes() {
@@ -94,20 +94,21 @@ impl Data {
             b"true" => Self::Bool(true),
             b"false" => Self::Bool(false),
             number if number.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => {
-                // This parses every number of JSON. It is infinite if it is out of range, as in Python.
+                // `parse` accepts every JSON number. A number that is out of range becomes infinite, as in Python.
                 Self::Float(text.parse().unwrap_or(f64::NAN))
             }
             _ => Self::Int(Int::of_decimal(text)),
         })
     }
 
-    /// Returns bytes that are the same for equal values only. `None` for a value that no expected value equals.
+    /// Returns bytes that are the same for equal values, and differ for other values. `None` if no expected value can
+    /// equal this value.
     fn key(&self) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         self.add_to(&mut key).then_some(key)
     }
 
-    /// Adds the bytes of [`Self::key`]. Returns `false` if no expected value equals this one.
+    /// Appends the bytes of [`Self::key`]. Returns `false` if no expected value can equal this value.
     fn add_to(&self, key: &mut Vec<u8>) -> bool {
         let mut add = |tag: u8, content: &[u8]| {
             key.push(tag);
@@ -121,7 +122,7 @@ impl Data {
                 add(if *is_negative { b'j' } else { b'i' }, digits.as_bytes());
             }
             Self::Float(value) if value.is_nan() => return false,
-            // Adding 0 changes only -0.0, which equals 0.0.
+            // Adding 0 turns -0.0 into the equal value 0.0, and changes no other value.
             Self::Float(value) => add(b'f', &(value + 0.0).to_le_bytes()),
             Self::Text(text) => add(b's', text),
             Self::Items(Kind::List | Kind::Tuple, items) => {
@@ -206,7 +207,7 @@ impl Int {
     /// Converts an integer of JSON.
     fn of_decimal(text: &str) -> Self {
         let digits = text.strip_prefix('-').unwrap_or(text);
-        // The words of the number, the least significant first.
+        // The 32-bit words of the number, with the least significant word first.
         let mut words: Vec<u32> = Vec::new();
         for digit in digits.bytes() {
             let mut carry = u64::from(digit.wrapping_sub(b'0'));
@@ -278,15 +279,15 @@ fn matches(found: &Data, expected: &Data, is_close: bool) -> bool {
         (Data::Float(found), Data::Float(expected)) if !is_close => found == expected,
         (Data::Float(found), Data::Float(expected)) => are_close(*found, *expected),
         (Data::Int(int), Data::Float(float)) | (Data::Float(float), Data::Int(int)) => {
-            // An integer that no float can have is close to no float.
+            // An integer that is too large for a float is not close to any float.
             is_close && int.to_f64().is_finite() && are_close(int.to_f64(), *float)
         }
         _ => false,
     }
 }
 
-/// Returns the entries of a dict in the order of their keys. `None` if a key is no text, so that no expected dict is
-/// equal.
+/// Returns the entries of a dict in the order of their keys. `None` if a key is not a text. Such a dict never equals
+/// an expected dict, because JSON keys are texts.
 fn sorted(entries: &[(Data, Data)]) -> Option<Vec<(&[u8], &Data)>> {
     let mut sorted = Vec::with_capacity(entries.len());
     for (key, value) in entries {
@@ -297,7 +298,8 @@ fn sorted(entries: &[(Data, Data)]) -> Option<Vec<(&[u8], &Data)>> {
     Some(sorted)
 }
 
-/// Returns whether two integers are close. Integers that no float can have are compared by their leading digits.
+/// Returns whether two integers are close. Integers that are too large for a float are compared by their leading
+/// digits.
 fn are_close_integers(one: &Int, other: &Int) -> bool {
     let cut = one.digits.len().max(other.digits.len()).saturating_sub(LEADING_DIGITS);
     are_close(one.without_last(cut).to_f64(), other.without_last(cut).to_f64())
@@ -305,7 +307,7 @@ fn are_close_integers(one: &Int, other: &Int) -> bool {
 
 fn are_close(found: f64, expected: f64) -> bool {
     let tolerance = ABSOLUTE_TOLERANCE.max(RELATIVE_TOLERANCE * found.abs().max(expected.abs()));
-    // An infinite difference or tolerance is no closeness.
+    // If the difference or the tolerance is infinite, the numbers are not close.
     #[expect(clippy::float_cmp, reason = "equal infinities are close")]
     let is_same = found == expected;
     is_same || (tolerance.is_finite() && (found - expected).abs() <= tolerance)
@@ -377,7 +379,7 @@ mod tests {
             ("d2:s1:bi2;s1:ai1;", "{\"a\": 1, \"b\": 2}", true, true),
             ("d1:s1:af1.00000001;", "{\"a\": 1.0}", false, true),
             ("d1:i1;i1;", "{\"1\": 1}", false, false),
-            // A dict never has a key twice, but a script can send it.
+            // A Python dict never has the same key twice, but a script can send such data.
             ("d2:s1:ai1;s1:ai1;", "{\"a\": 1, \"b\": 1}", false, false),
             ("o7:Counter", "null", false, false),
             ("l1:o1:x", "[null]", false, false),
@@ -390,7 +392,7 @@ mod tests {
                 "{encoded} {json}"
             );
         }
-        // Surrogates are not UTF-8, and never expected.
+        // Surrogates are not valid UTF-8, so no expected text contains them.
         let surrogate = Data::decode(b"s3:\xed\xa0\x80").unwrap();
         assert!(!Check::Equal.accepts(&surrogate, &expected("\"\u{fffd}\"")));
     }
@@ -420,7 +422,7 @@ mod tests {
 
     #[test]
     fn deep_dicts_are_compared_in_linear_time() {
-        // With a copy of each level, this would take minutes.
+        // If the comparison copied each level, this test would take minutes.
         let text = "x".repeat(1_000_000);
         let nested =
             |inner: String| (0..DEPTH_MAX - 1).fold(inner, |inner, _| format!("d1:s1:a{inner}"));
@@ -468,7 +470,7 @@ mod tests {
             for byte in [b'0', b'9', b';', b':', b'l', 0xff] {
                 let mut other = valid.clone();
                 other[index] = byte;
-                // This must not panic.
+                // Invalid data must not cause a panic.
                 let _ = Data::decode(&other).map(|data| (data.text(), data.key()));
             }
         }

@@ -27,10 +27,9 @@ use super::ask::{Ask, Test};
 
 /// The maximum number of attempts to answer a line, if this machine may be the cause of a bad answer.
 const ATTEMPTS_MAX: u8 = 2;
-/// The pause between two attempts to answer a line.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// The error for a script without the packages that it lists.
+/// The error if the packages that a script lists are not installed.
 const NOT_INSTALLED: &str = "the packages in the script's header could not be installed";
 
 /// The reason in the answer if a script timed out because other processes kept it from the processors. Such a timeout
@@ -40,11 +39,11 @@ const STARVED: &str = "it timed out because other processes kept it from the pro
 /// The reason in the answer if the script must not be judged at this tier.
 const EXPOSED: &str = "expect and tests need tier 2 of the sandbox, tier 3 or Seatbelt: at this tier, scripts can read the expected results";
 
-/// Answers the lines of a batch. It passes each script through the one entry for scripts.
+/// Answers the lines of a batch. It runs each script through [`Scripts`].
 pub(crate) struct Verifier {
     scripts: Arc<Scripts>,
     analysis: Analysis,
-    /// Whether the runs of a script end when one of its tests has failed.
+    /// Whether the remaining tests of a script are skipped after a test has failed.
     is_fail_fast: bool,
     judging: Judging,
 }
@@ -65,14 +64,14 @@ pub(crate) struct Judging {
 pub(crate) enum Analysis {
     /// Findings block the script, as they do for clients.
     Blocks,
-    /// Findings are reported, and the script runs, but at tier T3 only.
+    /// Findings are reported but do not block the script. It runs at tier T3 only.
     Reports,
 }
 
 /// The results of a script's runs, one for each test.
 struct TestRuns {
     tests: Vec<TestAnswer>,
-    /// The first run that did not pass. If all runs passed, the last run.
+    /// The run that the answer shows: the first run that did not pass. If all runs passed, the last run.
     shown: Option<(Status, Outcome)>,
     /// The reason why a run has no result. The flag is `true` if another attempt would end in the same way.
     error: Option<(String, bool)>,
@@ -84,18 +83,17 @@ impl Verifier {
         Self { scripts, analysis, is_fail_fast, judging: Judging::default() }
     }
 
-    /// Sets the conditions under which scripts are judged.
     pub(crate) fn with_judging(self, judging: Judging) -> Self {
         Self { judging, ..self }
     }
 
-    /// Checks whether a caller may still run scripts: the proof that authenticated the caller must still hold.
+    /// Checks whether a caller may still run scripts: the proof that authenticated the caller must still be valid.
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
         self.scripts.require(presented.proof(), None).await
     }
 
     /// Waits until an answer of this many bytes fits into the memory for unread answers. The memory counts as used
-    /// until the returned value is dropped, when the answer is read.
+    /// until the caller drops the returned value, after the answer was read.
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
         self.scripts.turns().room_for(user, bytes).await
@@ -189,8 +187,8 @@ impl Verifier {
         }
     }
 
-    /// Runs a script once for each test. Each run waits for its own turn. A line may have a thousand tests, and the
-    /// scripts of other lines should not wait for all of them.
+    /// Runs a script once for each test. Each run waits for its own turn, so that other lines do not wait for all
+    /// tests of this line.
     async fn run(&self, ask: &Ask, permit: &Permit, cancel: &CancellationToken) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
         let limits = RunLimits {
@@ -305,7 +303,7 @@ impl TestRuns {
                 match found {
                     Ok(found) if !is_expected => answer.got = Some(found.text()),
                     Err(error) if status == Status::Ok => answer.error = Some(error),
-                    // The value is the expected one, or the status is the reason why there is none.
+                    // The value is the expected value, or the status already explains why the value is missing.
                     Ok(_) | Err(_) => {}
                 }
                 Some(is_expected)
@@ -329,7 +327,7 @@ impl TestRuns {
             return Answer::bare(ask.id.clone(), Status::Cancelled);
         };
         let has_passed = tests.iter().all(|test| test.passed == Some(true));
-        // If the batch ended between two tests, nothing is known about the rest.
+        // If the batch ended between two tests, the result of the remaining tests is unknown.
         if has_passed && tests.len() < ask.tests.len() {
             return Answer::bare(ask.id.clone(), Status::Cancelled);
         }
@@ -349,7 +347,7 @@ impl TestRuns {
     }
 }
 
-/// Returns the value of a call, or the reason why there is none.
+/// Returns the value of a call, or the reason why the value is missing.
 fn value_of(outcome: &Outcome) -> Result<Data, String> {
     let EndReport { reached_end, value, returned: _, observed: _, members: _ } =
         &outcome.end_report;
@@ -361,7 +359,8 @@ fn value_of(outcome: &Outcome) -> Result<Data, String> {
 }
 
 impl Judging {
-    /// Returns the way in which a run was judged. A run without a tier was killed before its outcome was known.
+    /// Returns the way in which a run was judged. A run without a tier counts as exposed: it was killed before its
+    /// outcome was known.
     fn judge_of(self, outcome: &Outcome) -> Judge {
         let is_hidden = outcome.tier.is_some_and(Tier::hides_files) && !self.are_answers_readable;
         if is_hidden { Judge::Isolated } else { Judge::Exposed }
@@ -431,7 +430,7 @@ mod tests {
         for test in &ask.tests {
             whole.add(test, ended());
         }
-        // The batch of the first was cancelled after one run.
+        // The batch of `part` was cancelled after one run.
         let [part, whole] = [part, whole].map(|runs| runs.into_answer(&ask, Judging::default()));
         assert_eq!((part.status, part.passed), (Status::Cancelled, None));
         assert_eq!((whole.status, whole.passed), (Status::Ok, Some(true)));

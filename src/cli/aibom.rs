@@ -54,7 +54,7 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// Logs an error if the bill of materials cannot be written to `file`. Called at the start of a session, because the
-/// bill is written only after its end.
+/// bill is written only after the session.
 pub(super) fn warn_if_unusable(file: &Path) {
     if let Err(reason) = require_usable(file) {
         tracing::error!("QWED_MCP_AIBOM: no bill can be written to {}: {reason}", file.display());

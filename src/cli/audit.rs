@@ -162,7 +162,8 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
             }
         }
         Command::Export { since_seq, follow, format: ExportFormat::Json } => {
-            // The default is the lowest number, not 0, because the number of a manipulated row may be negative.
+            // The default is the lowest number instead of 0, because an attacker may have inserted a row with a
+            // negative number.
             export(&store, since_seq.unwrap_or(i64::MIN), *follow)
         }
     }
@@ -331,8 +332,7 @@ fn field_of_checkpoints(found: Option<&CheckpointVerification>) -> Option<(Strin
     found.map(|found| ("checkpoints".to_owned(), json!(found)))
 }
 
-/// Formats the comparison with the checkpoints as lines of text. Returns an empty string if no comparison was
-/// requested.
+/// Returns an empty string if no comparison with checkpoints was requested.
 fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
     let Some(found) = found else { return String::new() };
     let CheckpointVerification { same, earlier, last, last_signed, rows_behind, .. } = found;
@@ -412,7 +412,6 @@ fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// Formats the comparison of the tokens with the log as lines of text.
 fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     let Some(tokens) = &verification.tokens else {
         return vec![
@@ -443,7 +442,6 @@ fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// Formats the comparison of the runs' folders with the log as lines of text.
 fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     let ArtifactsVerification { intact, unconfirmed, in_progress, interrupted, removed, .. } =
         found;

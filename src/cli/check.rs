@@ -30,7 +30,6 @@ pub(super) enum CheckFormat {
     Github,
 }
 
-/// A file with its analysis.
 struct Checked {
     /// The file name as given on the command line, or `<stdin>`.
     name: String,

@@ -30,11 +30,10 @@ const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     Document(Format),
-    /// A block without paths and names, for other people.
+    /// A block without paths and names, for a report to the project.
     Shared,
 }
 
-/// Prints the `AppArmor` profile of this program.
 pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
     print("the profile", &apparmor::profile()?)?;
     Ok(ExitCode::SUCCESS)
@@ -166,8 +165,8 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
     rows
 }
 
-/// Returns a row for each layer of the sandbox. Returns only one row if no layer was tried and the reason is the same
-/// for all.
+/// Returns a row for each layer of the sandbox. Returns a single row if no layer was tried and all layers have the
+/// same reason.
 fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     let not_tried = |(_, state): &(Layer, LayerState)| match state {
         LayerState::NotTried(why) => Some(*why),

@@ -126,7 +126,8 @@ fn create(
 
 const UNCHANGED: &str = "the environment was not created, and nothing was changed";
 
-/// Builds an environment and imports its packages in the sandbox. Servers can use the environment only after that.
+/// Builds an environment and imports its packages in the sandbox. Servers can use the environment only after this
+/// import.
 async fn build(
     turn: &Turn<'_>,
     order: &Order,
@@ -159,7 +160,7 @@ async fn interrupted() {
         Box::pin(async move {
             match signal(kind) {
                 Ok(mut signal) => drop(signal.recv().await),
-                // Without a handler, the signal ends this process by default, so there is nothing to wait for.
+                // Without a handler, the signal ends this process by default. So wait for the other signals only.
                 Err(_) => std::future::pending().await,
             }
         })
@@ -177,7 +178,7 @@ fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
     asked_before.into_iter().filter(|text| !is_there(text)).collect()
 }
 
-/// Returns a hint that names the servers which use the new environment.
+/// Returns a hint about the servers that use the new environment.
 fn hint(settings: &Settings) -> &'static str {
     if settings.python.is_some() {
         "It is used where QWED_MCP_PYTHON is not set; it is set here"
@@ -210,8 +211,9 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes incomplete environments and those older than the newest, except environments in use. Returns the names of
-/// older environments that are in use. Only logs a failure, because the remaining environments are never used.
+/// Removes incomplete environments, and all complete environments except the newest. Never removes an environment in
+/// use. Returns the names of older environments that are in use. Only logs a failure, because the remaining
+/// environments are never used.
 fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     turn.clean_up().unwrap_or_else(|error| {
         tracing::warn!(error = %Causes(&error), "older environments were not removed");
@@ -238,7 +240,8 @@ fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<Exi
     let turn = environments.turn()?;
     clean_up(&turn);
     let of_scripts = environments.of_scripts();
-    // Packages of a script may be installed now. Other environments can still be removed.
+    // Lock the environments of scripts only if necessary. Other environments can then be removed while a script's
+    // packages are installed.
     let may_be_of_scripts =
         name.is_none_or(|name| name.contains('/')) && of_scripts.path().exists();
     let turn_of_scripts = may_be_of_scripts.then(|| of_scripts.turn()).transpose()?;
@@ -378,7 +381,6 @@ impl Display {
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
     }
 
-    /// Clears the progress line on the terminal.
     fn clear(&self) {
         if self.is_terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -1,7 +1,7 @@
 //! Workflow commands of GitHub Actions, which annotate lines of files.
 //!
-//! Source: "Workflow commands for GitHub Actions" in the documentation of GitHub, and `packages/core/src/command.ts` of
-//! `actions/toolkit`, which has the escapes.
+//! Source: "Workflow commands for GitHub Actions" in the documentation of GitHub, and `packages/core/src/command.ts`
+//! of `actions/toolkit`, which defines the escape sequences.
 
 /// The level of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -199,7 +199,7 @@ struct Job<'a> {
     options: &'a Options,
     places: &'a Places,
     project: Option<PathBuf>,
-    /// The command that the entry starts. `None` if the entry is to be removed.
+    /// The command that the entry starts. `None` if the command line requests the removal of the entry.
     launch: Option<Launch>,
     variables: Vec<(String, String)>,
 }
@@ -474,7 +474,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
         );
     }
     let command = &launch.command;
-    // A path in a profile may be in quotes, because it may contain spaces. So look for both forms.
+    // Search for the path with and without quotation marks, because a profile quotes a path with spaces.
     let is_known = read(profile).contains(&format!("\"{command}\""))
         || read(profile).contains(&format!(" {command} "));
     (!is_known).then(|| {

@@ -45,11 +45,11 @@ impl NotPrinted {
     }
 }
 
-/// Prints a text. `subject` names the text in an error. A closed pipe is not an error, because its reader has read
-/// enough.
+/// Prints a text. `subject` names the text in an error. A closed pipe is not an error, because the reader has closed
+/// it on purpose.
 ///
-/// The text may contain file names and the output of other programs, and therefore control characters. On a terminal,
-/// this function makes these visible.
+/// The text may contain control characters, because it may contain file names and the output of other programs. On a
+/// terminal, this function makes control characters visible.
 pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout();
     let shown = if stdout.is_terminal() { visible(text).into() } else { Cow::Borrowed(text) };
@@ -57,8 +57,8 @@ pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
     NotPrinted::check(subject, printed)
 }
 
-/// Prints a text with colours, and removes the colours if the output does not support them. This function does not
-/// escape control characters: for a text from another source, the caller must call [`visible`] first.
+/// Prints a text with colours. Removes the colours if the output does not support them. This function does not escape
+/// control characters, so the caller must call [`visible`] for text from other sources.
 pub(super) fn print_styled(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut stdout = anstream::stdout();
     let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

@@ -1,7 +1,7 @@
 //! Delivers the pictures of a script to the user of a shell: writes them to a folder, or shows them on the terminal.
 //!
-//! A picture is passed on unchanged. Some terminals need decoded pixels (Sixel). These are not supported, because this
-//! process has all rights of its user and must not decode data from a script.
+//! A picture is passed on unchanged. Terminals that need decoded pixels (Sixel) are not supported. This process has
+//! all rights of its user, so it must not decode data from a script.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ enum Protocol {
     ITerm2,
 }
 
-/// The terminals that show pictures. The variable and its value identify the terminal.
+/// The terminals that show pictures. An environment variable and its value identify a terminal.
 const TERMINALS: [(&str, &str, Protocol); 6] = [
     ("TERM", "xterm-kitty", Protocol::Kitty),
     ("TERM", "xterm-ghostty", Protocol::Kitty),
@@ -50,8 +50,8 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         (Some(protocol), _) => {
             let shown: String =
                 pictures.all.iter().map(|picture| show(picture, protocol)).collect();
-            // Write the text directly, because `output::print` would escape the escape sequences. They come from this
-            // program, not from the script.
+            // Write the text directly, because `output::print` would escape the escape sequences. This is safe,
+            // because they come from this program, not from the script.
             let mut stdout = io::stdout();
             let written = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
             unless_closed(written).context("failed to print the pictures")?;

@@ -91,7 +91,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
     let place = settings.store_in(&folder);
-    // If no store exists, nothing has run yet, so there are no runs to count.
+    // Do not open a store that does not exist, because no run has been recorded yet.
     let has_store = options.user.is_some() && place.has_store();
     let store = has_store.then(|| place.open_to_read()).transpose()?;
     let executor = OneShotExecutor::new(settings, untrusted);

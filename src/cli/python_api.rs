@@ -3,7 +3,7 @@
 //!
 //! A request is a line of JSON, `{"call": NAME, …arguments}`. The reply is a line of JSON, `{"result": …}` or
 //! `{"error": TEXT}`. The replies are in the order of the requests. The program exits at the end of its input. The
-//! arguments and results match the documented Python classes.
+//! arguments and results are the same as in the documented Python classes.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ enum Call {
     EvaluateAndRoute {
         tool_name: String,
         arguments: Arguments,
-        /// Whether the variable `QWED_MCP_TRUSTED_CODE_EXECUTION` allows scripts to run, in the environment of the
+        /// Whether `QWED_MCP_TRUSTED_CODE_EXECUTION` allows scripts to run. The variable is in the environment of the
         /// Python program.
         trusted_code_execution: bool,
     },

@@ -1,5 +1,5 @@
-//! `qwed-mcp receipt`: creates the key that signs receipts, and prints and verifies receipts. It also opens the writer
-//! of receipts for other commands.
+//! `qwed-mcp receipt`: creates the key that signs receipts, and prints and verifies receipts. This module also opens
+//! the writer of receipts for other commands.
 
 use std::fmt::Write as _;
 use std::io;
@@ -82,12 +82,11 @@ fn subject(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), file.into()))
 }
 
-/// Returns the store of signing keys in the data folder.
 fn key_store(settings: &Settings) -> anyhow::Result<KeyStore> {
     Ok(KeyStore::new(data_folder(settings.data_dir.as_deref())?.join(KEY_FOLDER)))
 }
 
-/// Reads the public keys that verify receipts, from the path `named`, or from the data folder without a path.
+/// Reads the public keys that verify receipts, from the path `named`, or from the data folder if `named` is `None`.
 pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::Result<PublicKeys> {
     Ok(match named {
         Some(path) => PublicKeys::read(path)?,
@@ -95,8 +94,8 @@ pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::
     })
 }
 
-/// Returns the writer of receipts. Returns `None` if no run leaves a receipt. A script leaves one if the admin names a
-/// folder for receipts. A governed run always leaves one.
+/// Returns the writer of receipts. Returns `None` if no run leaves a receipt. A script leaves a receipt if the admin
+/// names a folder for receipts. A governed run always leaves a receipt.
 pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_none() && settings.policy.is_none() {
         return Ok(None);
@@ -191,7 +190,6 @@ fn show(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats a receipt as lines of text.
 fn as_text(receipt: &Verified) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {

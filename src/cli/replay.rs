@@ -313,7 +313,8 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // The replay is deterministic, and has variants, if the recorded run did. It never uses an earlier result.
+    // The replay is deterministic if the recorded run was, and has variants if the recorded run had variants. It
+    // never uses an earlier result.
     let settings = Settings {
         deterministic: predicate.deterministic.map(|it| it.clock.unwrap_or(RUN_START)),
         answer_once: false,
@@ -447,8 +448,8 @@ impl Again<'_> {
             Some(permit) => self.scripts.surroundings(permit).await,
             None => self.executor.surroundings().await,
         };
-        // Without surroundings no script can run. The decision about the script then reports the reason, so return no
-        // differences.
+        // Without surroundings, no script can run. Return no differences, because the decision about the script
+        // reports the reason.
         let Some(surroundings) = surroundings else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();
@@ -473,8 +474,7 @@ impl Again<'_> {
         Ok(differences)
     }
 
-    /// Describes the difference between the Verification Context of the receipt and the present one. It contains the
-    /// versions of Python and of the packages, the limits and the rules.
+    /// Returns the digests of the Verification Contexts in the receipt and of this replay, if the digests differ.
     fn document(&self, now: &Outcome) -> Option<String> {
         let then = &self.predicate.verification.as_ref()?.document_digest;
         let now = &now.verdict.as_ref()?.document_digest;
@@ -534,7 +534,7 @@ fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
         number += 1;
         match (then.next(), now.next()) {
             (Some(then), Some(now)) if then == now => {}
-            // `lines` removes the line ends, so only these can still differ.
+            // All lines are equal. `lines` removes the line ends, so only the line ends can differ.
             (None, None) => return format!("{name}: the ends of lines differ"),
             (then, now) => {
                 let (then, now) = (line(then), line(now));

@@ -1,7 +1,7 @@
 //! `qwed-mcp run`: runs one script as a client's call would, and shows its output to a person.
 //!
-//! While the script runs, its output is passed on to this process's standard output and standard error. Messages about
-//! the run go to standard error. The exit code reports how the run ended.
+//! While the script runs, this process copies the script's output to its own standard output and standard error.
+//! Messages about the run go to standard error. The exit code reports how the run ended.
 
 mod batch;
 mod screen;
@@ -62,7 +62,8 @@ mod code {
     pub(super) const TERMINATED: u8 = SIGNAL + 15;
 }
 
-/// Returns the exit code for invalid arguments. For a single script, it differs from the exit codes of most scripts.
+/// Returns the exit code for invalid arguments. For a single script, the code differs from the exit codes of most
+/// scripts.
 pub(super) fn usage(is_batch: bool) -> u8 {
     if is_batch { batch::USAGE } else { code::NOT_RUN }
 }
@@ -129,8 +130,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns whether the command prints the error of a run. It does not for a batch or with `--json`, because their
-    /// results contain the error.
+    /// Returns whether the command prints the error of a run. The command does not print the error of a batch or with
+    /// `--json`, because the result contains the error.
     pub(super) fn prints_error(&self) -> bool {
         self.batch.batch.is_none() && !self.json
     }
@@ -151,12 +152,12 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let asked = options.deterministic.then_some(RUN_START);
     settings.deterministic = options.at.or(settings.deterministic).or(asked);
     settings.vacuity |= options.vacuity;
-    // A person gets the verdict in a line of its own.
+    // Leave the verdict out of the output, because `call` prints the verdict on a separate line.
     settings.verdict_note = VerdictNote::Off;
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }
-    // The output of a script is printed while it runs.
+    // Run the script even if its result is known, because its output is printed while it runs.
     settings.answer_once = false;
     run_script(options, &settings).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
@@ -191,7 +192,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     if let Some(folder) = folder {
         pictures::make_folder(folder)?;
     }
-    // Warm no interpreter, because a single script gains nothing from one.
+    // Use no warm interpreter, because a single script gains nothing from it.
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let receipts = super::receipt::writer_of_scripts(settings)?;
@@ -205,7 +206,6 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     })
 }
 
-/// Reads the standard input for the script.
 fn read_stdin(file: &Path) -> io::Result<Stdin> {
     let mut bytes = Vec::new();
     super::read_bounded(file, STDIN_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
@@ -252,7 +252,8 @@ async fn call(
             (reply, true)
         }
     };
-    // Wait on another thread, because a stopped terminal (Ctrl-S) can block the write for any time. Ctrl-C still works.
+    // Wait on another thread, because a stopped terminal (Ctrl-S) can block the write for any time. Ctrl-C then still
+    // works.
     let printed = tokio::task::spawn_blocking(move || screen.close(is_interrupted));
     let Some(printed) = unless_interrupted(&mut interrupts, printed).await else {
         return Ok(ExitCode::from(code::INTERRUPTED));
@@ -269,14 +270,14 @@ async fn call(
     let shows_verdict = options.verdict || (!is_json && has_exited && io::stderr().is_terminal());
     let document = options.verification.clone();
     let folder = folder.map(Path::to_owned);
-    // Print on another thread, because the terminal, or a disk that does not respond, can block the write. Ctrl-C still
-    // works.
+    // Print on another thread, because the terminal, or a disk that does not respond, can block the write. Ctrl-C
+    // then still works.
     let shown = tokio::task::spawn_blocking(move || {
         let verdict = reply.verdict.clone();
         if let (Some(verdict), Some(file)) = (&verdict, &document) {
             write_document(verdict, file)?;
         }
-        // The output of the script stays as it is, unless a message follows it.
+        // Add a line end to the script's output only if a message follows.
         let is_silent =
             reply.remarks.is_empty() && (folder.is_some() || reply.pictures.all.is_empty());
         if is_line_open && (shows_verdict || !is_silent) {
@@ -307,7 +308,6 @@ fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Resu
     delivered
 }
 
-/// Writes the Verification Context to a file.
 fn write_document(verdict: &Verdict, file: &Path) -> anyhow::Result<()> {
     let document = format!("{:#}\n", verdict.document);
     std::fs::write(file, document).with_context(|| {
@@ -325,7 +325,7 @@ fn show_json(reply: Reply, folder: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for `work`. Returns `None` after Ctrl-C. The unfinished work then ends together with this process.
+/// Waits for `work`. Returns `None` after Ctrl-C. The unfinished work then ends when this process exits.
 async fn unless_interrupted<T>(
     interrupts: &mut Signal,
     work: impl Future<Output = T>,

@@ -81,7 +81,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// A run, with fields from its row in the audit log.
+/// A run, with fields from the run's rows in the audit log.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -153,8 +153,8 @@ fn size(bytes: u64, has_more: bool) -> String {
     }
 }
 
-/// Returns the only run with an id that begins with `start`. Returns `None` and logs an error if there is no such run,
-/// or several.
+/// Returns the only run with an id that begins with `start`. Returns `None` and logs an error if no run or several
+/// runs match.
 fn find(store: &Store, start: &RunIdStart) -> anyhow::Result<Option<Uuid>> {
     if let Some(run_id) = start.whole() {
         return Ok(Some(run_id));
@@ -246,7 +246,7 @@ fn as_text(evidence: &Evidence, unconfirmed: Option<&str>) -> String {
     let mut last = String::new();
     for (name, value) in lines {
         let shown = if name == last { "" } else { name.as_str() };
-        // Escape the names and texts, because the tests of the workspace choose them. Writing to a string cannot fail.
+        // Escape the values, because the tests of the workspace choose some of them. Writing to a string cannot fail.
         let _ = writeln!(text, "{shown:<9}  {}", printable(&value));
         last = name;
     }

@@ -158,7 +158,6 @@ impl Options {
         Share::new(self.user_share)
     }
 
-    /// Serves over HTTP, on `address`.
     async fn serve(
         self,
         server: Arc<Server>,

@@ -1,4 +1,5 @@
-//! Replaces `qwed-mcp serve` in a program that is built without the feature `teams`. It serves one client only.
+//! Replaces `qwed-mcp serve` in a program that is built without the feature `teams`. The replacement serves only one
+//! client.
 
 use std::process::ExitCode;
 
@@ -22,7 +23,6 @@ impl Options {
     }
 }
 
-/// Serves a client on standard input and output.
 pub(super) fn run(_: Options) -> anyhow::Result<ExitCode> {
     super::serve_client()
 }

@@ -1,5 +1,4 @@
-//! Formats tables for a terminal. Each column is as wide as its widest cell, with two spaces between columns. These few
-//! lines need no crate for tables.
+//! Formats tables for a terminal. Each column is as wide as its widest cell. Two spaces separate columns.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ pub(super) struct Table<const N: usize> {
     /// The width of each column so far, in characters.
     widths: [usize; N],
     rows: Vec<[String; N]>,
-    /// The widths at which the last column is wrapped. `None` if it is not wrapped.
+    /// The limits for wrapping the last column. `None` if the last column is not wrapped.
     width: Option<WidthLimit>,
 }
 
@@ -69,8 +68,8 @@ impl<const N: usize> fmt::Display for Table<N> {
     }
 }
 
-/// Returns a text on one line, with control characters escaped. Texts need this because clients, tests and programs
-/// that write to the store choose them.
+/// Returns a text on one line, with control characters escaped. Escaping is necessary, because clients, tests, or
+/// programs that write to the store can choose the text.
 pub(super) fn printable(text: &str) -> String {
     let mut printable = String::new();
     for c in text.chars() {
@@ -82,7 +81,7 @@ pub(super) fn printable(text: &str) -> String {
     printable
 }
 
-/// Splits a text between words into lines of at most `chars_max` characters. A word that is longer gets its own line.
+/// Splits a text between words into lines of at most `chars_max` characters. A longer word gets its own line.
 fn lines(text: &str, chars_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -207,7 +207,7 @@ fn as_json(token: &TokenRecord, last_use: Option<&str>, now: DateTime<Utc>) -> V
     })
 }
 
-/// Parses a duration, which is a number followed by a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
+/// Parses a duration: a number, followed by a unit, such as `90s`, `15m`, `12h`, `30d`, `8w`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let expected = "expected a number and one of s, m, h, d, w, for example 30d; at most 3650d";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -69,7 +69,7 @@ enum ReportFormat {
 }
 
 impl ReportFormat {
-    /// Returns whether the verdict on a claim is printed as soon as the claim and all before it have ended.
+    /// Returns whether the verdict on a claim is printed as soon as the claim and all earlier claims have ended.
     fn is_printed_at_once(self) -> bool {
         match self {
             Self::Text | Self::Github => true,
@@ -209,8 +209,8 @@ async fn verify(
     all.transpose()
 }
 
-/// Returns the display of the progress. It is hidden unless standard error is a terminal, and also if standard output
-/// shows the progress on a terminal.
+/// Returns the progress bar. The bar is hidden if standard error is not a terminal. It is also hidden if a terminal
+/// shows each verdict at once.
 fn progress(claims: usize, is_printed_at_once: bool) -> ProgressBar {
     let is_shown = is_printed_at_once && io::stdout().is_terminal();
     if is_shown || !io::stderr().is_terminal() {
@@ -245,7 +245,7 @@ fn verified(file: &Path, claim: &Claim, answer: &OneAnswer) -> Verified {
     }
 }
 
-/// Returns the details of the outcome, with lines of the document.
+/// Returns the details of the outcome. Line numbers refer to the document, not to the script.
 fn reason(claim: &Claim, verdict: Option<&Verdict>, answer: &OneAnswer) -> String {
     if claim.code.trim().is_empty() {
         return "the block is empty".to_owned();

@@ -35,7 +35,6 @@ pub(super) struct Options {
     format: Format,
 }
 
-/// A manifest file with its verification.
 struct Judged<'o> {
     file: &'o Path,
     verification: Result<SkillVerification, ManifestError>,
@@ -82,8 +81,7 @@ fn guard(options: &Options) -> Result<SkillProvenanceGuard, InvalidEntry> {
     guard.with_trusted_registries(&options.trusted_registries)
 }
 
-/// Parses the value of `--trusted-registry`. Rejects a value that would match no registry here, so that the error names
-/// the option.
+/// Parses the value of `--trusted-registry`. Checks the value during parsing, so that an error names the option.
 fn registry(text: &str) -> Result<String, String> {
     let tried = SkillProvenanceGuard::new().with_trusted_registries([text]);
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
@@ -108,7 +106,7 @@ fn as_table(judged: &[Judged<'_>]) -> String {
                     table.row(["", "", "", &format!("- {finding}")]);
                 }
             }
-            // The table does not contain the reason, because it is logged.
+            // The table does not contain the reason, because `verify` logs it.
             Err(_) => table.row(["UNREADABLE", "-", "-", &file]),
         }
     }

@@ -1,4 +1,5 @@
-//! Builds an environment step by step, in its own folder. The marker, written last, makes the environment visible.
+//! Builds an environment step by step, in its own folder. The marker is written last, and makes the environment
+//! visible.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,7 +21,7 @@ use super::tool::{Job, PythonWanted, Tool, ToolError};
 const MARKER_BEGUN: &str = "qwed-env.json.new";
 /// The file with the parsed lock.
 const LOCK_FILE: &str = "requirements.lock";
-/// The file with the versions that added packages must keep to.
+/// The file with the constraints: the versions that the added packages must not change.
 const CONSTRAINTS_FILE: &str = "constraints.txt";
 /// The file with the added packages.
 const REQUIREMENTS_FILE: &str = "requirements.in";
@@ -29,7 +30,7 @@ const REQUIREMENTS_FILE: &str = "requirements.in";
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) lock: Lock,
-    /// The versions that the packages in `with` must keep to.
+    /// The versions that the packages in `with` must not change.
     pub(crate) constraints: Lock,
     pub(crate) with: Vec<Requirement>,
     pub(crate) python: PythonWanted,
@@ -38,7 +39,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Returns the hash that identifies the versions that all packages keep to.
+    /// Returns the hash of the constraints.
     pub(crate) fn lock_sha256(&self) -> String {
         self.constraints.sha256()
     }
@@ -49,7 +50,7 @@ impl Order {
     }
 }
 
-/// An error in building an environment. After an error, no environment is left behind.
+/// An error in building an environment. After an error, the incomplete environment is removed.
 #[derive(Debug, Error)]
 pub(crate) enum BuildError {
     #[error(transparent)]
@@ -80,7 +81,7 @@ pub(crate) struct Builder<'t> {
     turn: &'t Turn<'t>,
 }
 
-/// An environment without a marker. It is invisible to servers, and is removed when this value is dropped.
+/// An environment without a marker. Servers ignore it. Dropping this value removes the environment.
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
     turn: &'t Turn<'t>,
@@ -166,11 +167,11 @@ impl Draft<'_> {
         self.path.join("bin/python")
     }
 
-    /// Returns the interpreter of the Python that the environment was made from.
+    /// Returns the path of the interpreter to which the environment's symlink leads.
     fn base(&self) -> Result<PathBuf, BuildError> {
         let base = self.python().canonicalize().map_err(|_| BuildError::BaseUnknown)?;
         let own = self.path.canonicalize().map_err(|_| BuildError::BaseUnknown)?;
-        // Rejects a copied interpreter, because it would load its libraries from the environment.
+        // Reject a copied interpreter, because it would load its libraries from the environment.
         if base.starts_with(own) { Err(BuildError::BaseUnknown) } else { Ok(base) }
     }
 
@@ -179,14 +180,14 @@ impl Draft<'_> {
         self.made.packages.contains_key(&normalised(distribution))
     }
 
-    /// Writes the marker, which makes the environment visible. The caller must have tested that the environment's
-    /// interpreter works. `python` is the version of the interpreter.
+    /// Writes the marker, which makes the environment visible. Call this only after a test of the environment's
+    /// interpreter. `python` is the version of the interpreter.
     pub(crate) fn complete(mut self, python: String) -> Result<Environment, BuildError> {
         self.made.python = python;
         let marker = Marker::new(self.made.clone());
         let write = || {
             let folder = self.turn.folder.folder(OsStr::new(&self.name))?;
-            // The contents must be on disk before the marker that vouches for them.
+            // Write the contents to disk before the marker, because the marker declares them complete.
             folder.sync_file_system()?;
             let mut file = folder.create_file(OsStr::new(MARKER_BEGUN))?;
             file.write_all(&marker.to_bytes())?;
@@ -216,7 +217,7 @@ impl Drop for Draft<'_> {
         if self.is_complete {
             return;
         }
-        // If the folder stays, the next process with the turn removes it.
+        // If the removal fails, the next process with the turn removes the folder.
         if let Err(error) = self.turn.remove_tree(&self.name) {
             tracing::debug!(%error, "a half-made environment is left");
         }

@@ -1,4 +1,5 @@
-//! Lists environments, finds the newest, and removes unused ones. It never removes an environment that a server uses.
+//! Lists environments, finds the newest environment, and removes unused environments. This module never removes an
+//! environment that a server uses.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -21,7 +22,7 @@ use crate::strict_modes::{Unprotected, require_protected};
 /// The name of the folder with all environments, in the data folder.
 pub(crate) const FOLDER: &str = "environments";
 
-/// The name of the folder with the environments for packages of scripts, in [`FOLDER`].
+/// The name of the folder in [`FOLDER`] with the environments for packages that scripts list.
 const OF_SCRIPTS: &str = "scripts";
 
 /// The file that is locked by the process that makes or removes environments.
@@ -30,8 +31,9 @@ const LOCK: &str = ".lock";
 /// The prefix of an environment's name. A number follows.
 const NAME: &str = "env-";
 
-/// The suffix of a file that exists next to an environment's folder while the environment is being made. While the file
-/// exists, the environment is not used. A package can write a marker into the folder, but it cannot remove this file.
+/// The suffix of a file that exists next to an environment's folder while the environment is being made. An
+/// environment with this file is not used. A package can write a marker into the environment's folder, but cannot
+/// remove this file.
 const BEGUN: &str = ".begun";
 
 /// The maximum number of names in the folder of environments. The folder has one environment for each version in use.
@@ -126,10 +128,10 @@ pub(crate) enum Removal {
 }
 
 impl Environments {
-    /// Returns the location of the environments. The location need not exist.
+    /// Returns the environments in the data folder. The folder may be missing.
     pub(crate) fn of(settings: &Settings) -> Result<Self, NoDataFolder> {
         let data = data_folder(settings.data_dir.as_deref())?;
-        // Makes the path absolute, because the paths of interpreters must be the same in every working directory.
+        // Make the path absolute, because the paths of interpreters must be the same in every working directory.
         let data = std::path::absolute(&data).map_err(|_| NoDataFolder)?;
         Ok(Self { path: data.join(FOLDER) })
     }
@@ -149,19 +151,18 @@ impl Environments {
         Ok(Some(found))
     }
 
-    /// Returns the name of one of these environments for people.
+    /// Returns the name of an environment for messages.
     pub(crate) fn shown_name(&self, environment: &Environment) -> String {
         let name = &environment.name;
         if self.path.ends_with(OF_SCRIPTS) { format!("{OF_SCRIPTS}/{name}") } else { name.clone() }
     }
 
-    /// Returns the environments for packages of scripts, which are never the newest of all servers.
+    /// Returns the environments for packages that scripts list. [`Self::newest`] never returns these environments.
     pub(crate) fn of_scripts(&self) -> Self {
         Self { path: self.path.join(OF_SCRIPTS) }
     }
 
-    /// Returns the newest usable environment with this lock and exactly these added packages, and with a Python made from
-    /// `base`.
+    /// Returns the newest usable environment with this lock, exactly these added packages, and the interpreter `base`.
     pub(crate) fn matching(
         &self,
         lock_sha256: &str,
@@ -236,7 +237,7 @@ impl Environments {
     /// Opens a complete environment, and locks it against removal.
     fn take(&self, name: &str) -> Option<InUse> {
         let (environment, file) = self.open(name)?;
-        // Retries, because a process that checks whether the environment is in use holds the lock for a moment.
+        // Retry, because a process that checks whether the environment is in use holds the lock for a moment.
         let mut tries_left = TRIES_MAX;
         while let Err(error) = file.try_lock_shared() {
             if tries_left == 0 || matches!(error, TryLockError::Error(_)) {
@@ -245,8 +246,8 @@ impl Environments {
             tries_left -= 1;
             thread::sleep(TRY_PAUSE);
         }
-        // A process that removes an environment removes the marker first. So an environment with a removed marker must
-        // not be used.
+        // Do not use the environment if its marker was removed. A process that removes an environment starts with the
+        // marker.
         let is_there = file.metadata().is_ok_and(|marker| marker.nlink() > 0);
         is_there.then_some(InUse { environment, _lock: file })
     }
@@ -314,8 +315,8 @@ impl Turn<'_> {
         Ok(kept)
     }
 
-    /// Removes incomplete environments, and the oldest that are not in use, until fewer than `count_max` are left. Returns
-    /// whether fewer are left.
+    /// Removes incomplete environments. Then removes the oldest unused environments until fewer than `count_max`
+    /// remain. Returns whether fewer remain.
     pub(crate) fn make_room(&self, count_max: usize) -> Result<bool, ChangeError> {
         let complete = self.environments.list()?;
         self.remove_incomplete(&complete)?;
@@ -356,7 +357,7 @@ impl Turn<'_> {
             Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Without the marker the environment does not exist, even if the rest of the removal fails.
+        // Remove the marker first. No server uses the environment after that, even if the rest of the removal fails.
         let folder = self.folder.folder(OsStr::new(&environment.name)).map_err(failed)?;
         folder.remove_file(OsStr::new(MARKER)).and_then(|()| folder.sync()).map_err(failed)?;
         self.remove_tree(&environment.name)?;
@@ -370,11 +371,11 @@ impl Turn<'_> {
         Ok(name_of(numbers.into_iter().max().unwrap_or(0).saturating_add(1)))
     }
 
-    /// Creates the folder of a new environment. Whether or not the folder contains a marker, the environment is not
-    /// used before [`Self::end`].
+    /// Creates the folder of a new environment. No server uses the environment before [`Self::end`], even if the
+    /// folder contains a marker.
     pub(super) fn begin(&self, name: &str) -> io::Result<()> {
         match self.folder.create_file(&begun(name)) {
-            // The file may be left by a process that was killed. It can be used again.
+            // A killed process may have left the file. Reuse it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => drop(created?),
         }
@@ -389,8 +390,8 @@ impl Turn<'_> {
         self.folder.sync()
     }
 
-    /// Removes the file that marks an unfinished environment, after the environment's folder is gone. A failure is
-    /// ignored, because the file is harmless.
+    /// Removes the file that marks an unfinished environment. Call this after the environment's folder is removed.
+    /// Ignores a failure, because the file is harmless.
     fn forget(&self, name: &str) {
         let _ = self.folder.remove_file(&begun(name));
     }

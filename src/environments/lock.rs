@@ -18,8 +18,8 @@ use crate::config::is_package_name;
 /// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
 
-/// Pairs of a module and its package, for the modules of packages in [`SDK`] that have another name than their package.
-/// The verification libraries are in a different table.
+/// Pairs of a module and its package, for modules in [`SDK`] with a different name than their package. Another table
+/// contains the verification libraries.
 const MODULES: [(&str, &str); 11] = [
     ("PIL", "pillow"),
     ("attr", "attrs"),
@@ -40,14 +40,14 @@ const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The hash algorithms that pip accepts, with their numbers of hexadecimal digits.
 const HASHES: [(&str, usize); 3] = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
 
-/// The packages of an environment, from a lock file. By default no packages.
+/// The packages of an environment, from a lock file. The default has no packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lock {
     pins: Vec<Pin>,
     is_sdk: bool,
 }
 
-/// A package in one version, for platforms on which `marker` holds.
+/// One version of a package, for the platforms that the PEP 508 marker `marker` selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pin {
     /// The name, with extras if any.
@@ -130,7 +130,7 @@ impl Lock {
         MODULES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
     }
 
-    /// Reads a lock file of the admin.
+    /// Reads a lock file that the admin wrote.
     pub(crate) fn read(file: &Path) -> Result<Self, LockError> {
         let mut bytes = Vec::new();
         let opened = File::open(file).map_err(LockError::Read)?;
@@ -156,7 +156,7 @@ impl Lock {
         self.pins.iter().filter(|pin| pin.marker.is_none()).map(Pin::package).collect()
     }
 
-    /// Returns the lock as text for pip and uv. The text is made from the parsed entries, and contains nothing else.
+    /// Returns the lock as text for pip and uv. The text contains only the parsed entries.
     pub(super) fn text(&self) -> String {
         self.lines(|pin| {
             let hashes = pin.hashes.iter().flat_map(|hash| [" --hash=", hash]);
@@ -166,7 +166,7 @@ impl Lock {
 
     /// Returns the versions without their hashes, as constraints for packages that the admin adds.
     pub(super) fn constraints(&self) -> String {
-        // Constraints must not contain extras.
+        // Remove the extras, because pip rejects them in constraints.
         let bare = |pin: &Pin| {
             let name = pin.name.split('[').next().unwrap_or_default().to_owned();
             Pin { name, ..pin.clone() }
@@ -175,9 +175,9 @@ impl Lock {
         Self { pins, is_sdk: false }.lines(|_| String::new())
     }
 
-    /// Merges the packages of this lock with `resolved`, the packages that were resolved for additions. A resolved
-    /// package replaces the package with the same name. If `known` has a resolved package in the same version, its hashes
-    /// there are used.
+    /// Merges the packages of this lock with `resolved`, the resolved additional packages. A resolved package replaces
+    /// the package with the same name. If `known` has the same version of a resolved package, the hashes in `known`
+    /// are used.
     pub(super) fn with(&self, resolved: &Self, known: &Self) -> Self {
         let is_resolved = |pin: &Pin| resolved.pins.iter().any(|other| other.is_of(pin));
         let kept = self.pins.iter().filter(|pin| !is_resolved(pin)).cloned();
@@ -242,7 +242,7 @@ impl Lock {
     }
 }
 
-/// Removes the comment at the end of a line. A comment begins with a `#` at the start of a word.
+/// Removes the comment at the end of a line. A comment begins with a `#` at the start of the line or after a space.
 fn without_comment(line: &str) -> &str {
     let is_comment = |(at, _): &(usize, &str)| {
         *at == 0 || line.get(..*at).is_some_and(|before| before.ends_with([' ', '\t']))

@@ -1,4 +1,4 @@
-//! The marker of a complete environment, which lists its contents. An environment without a marker is never used.
+//! The marker of a complete environment: a file that describes it. An environment without a marker is never used.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,13 +31,12 @@ pub(crate) struct Marker {
     pub(crate) qwed_mcp: String,
     /// Whether the packages are from the lock file that qwed-mcp contains.
     pub(crate) is_sdk: bool,
-    /// The hash of the lock.
     pub(crate) lock_sha256: String,
     /// The packages that the admin added, in the admin's spelling.
     pub(crate) with: Vec<String>,
     /// The versions of all packages, by name.
     pub(crate) packages: BTreeMap<String, String>,
-    /// The files that the interpreter starts with, recorded before packages were installed.
+    /// The record of the files that the interpreter starts with, made before packages were installed.
     pub(super) startup: Startup,
 }
 
@@ -71,7 +70,7 @@ impl Marker {
         }
     }
 
-    /// Reads a marker. Returns an error for any other content, and for a marker with another version of the format.
+    /// Reads a marker. Returns an error if the content is not a marker, or has another version of the format.
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.take(MARKER_BYTES_MAX).read_to_end(&mut bytes)?;

@@ -10,11 +10,11 @@ use crate::config::is_package_name;
 /// The maximum number of characters of a requirement. This is enough for a name and a few version conditions.
 const REQUIREMENT_CHARS_MAX: usize = 200;
 
-/// The version comparisons (PEP 440). Each comparison comes before its own prefixes, because the first match is used.
+/// The version comparisons (PEP 440). The first match is used, so `===` comes before its prefix `==`.
 const COMPARISONS: [&str; 8] = ["===", "==", "~=", "!=", "<=", ">=", "<", ">"];
 
 /// A package name, with optional extras and version conditions. URLs, paths and options are rejected, because they
-/// could install and run code from anywhere.
+/// could install and run code from any source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Requirement {
     name: String,
@@ -39,8 +39,8 @@ impl Requirement {
         normalised(name) == self.name
     }
 
-    /// Returns the requirement in the spelling that equal requirements share: with the normalised name, and with sorted
-    /// extras and conditions.
+    /// Returns the requirement in its canonical spelling: with the normalised name, and with sorted extras and
+    /// conditions.
     pub(crate) fn normal(&self) -> Self {
         let end = self.text.find(|c: char| !is_of_name(c)).unwrap_or(self.text.len());
         let rest = self.text.get(end..).unwrap_or_default();
@@ -69,7 +69,7 @@ impl Requirement {
         &self.text
     }
 
-    /// Returns the requirement as a word of a shell command.
+    /// Returns the requirement, quoted for a shell if necessary.
     pub(crate) fn quoted(&self) -> String {
         let is_plain = self.text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=".contains(c));
         if is_plain { self.text.clone() } else { format!("'{}'", self.text) }

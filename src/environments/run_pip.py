@@ -1,10 +1,10 @@
-# Runs pip, which builds nothing: `--only-binary` is about what an index has, and a wheel may need a package by its
-# address. To build that is to start a program, and with it code of the package.
+# Runs pip, and prevents pip from building packages. `--only-binary` applies only to packages of an index. A wheel can
+# depend on a source package by its URL. To build a package, pip starts a program that runs code of the package.
 import os
 import runpy
 import sys
 
-# What pip starts besides: it keeps passwords of indexes, or tells about this machine.
+# The programs that pip may start. They store passwords of indexes, or print facts about this machine.
 HARMLESS = ("keyring", "lsb_release", "rustc")
 LOADER = "ld-musl-"
 

@@ -1,11 +1,11 @@
-//! Records and compares the files that decide which code the interpreter of an environment starts with: its symlink,
-//! `pyvenv.cfg`, and everything else outside `site-packages`.
+//! Records and compares the files that decide which code an environment's interpreter loads at its start. These files
+//! are the interpreter's symlink, `pyvenv.cfg`, and everything else outside `site-packages`.
 //!
-//! The server starts that interpreter outside the sandbox, with `-I -S`. The interpreter then loads the standard
-//! library of the Python from which the environment was made, and nothing from `site-packages`. A wheel may put files
-//! anywhere in the environment. Therefore the files that the interpreter starts with are recorded before packages are
-//! installed. They are compared after the installation, and whenever a process begins to use the environment. This
-//! module never starts a program.
+//! The server starts the interpreter outside the sandbox, with `-I -S`. The interpreter then loads the standard
+//! library of the Python from which the environment was made, and nothing from `site-packages`. But a wheel may write
+//! files to any path in the environment. Therefore the files are recorded before packages are installed. They are
+//! compared after the installation, and whenever a process begins to use the environment. This module never starts a
+//! program.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,11 +24,11 @@ const OPEN_FOLDERS: [&str; 5] = ["bin", "etc", "include", "lib", "share"];
 
 /// The names in `bin` that an interpreter reads at its start (`Modules/getpath.py` of `CPython`).
 const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
-/// The ending of further names in `bin` that an interpreter reads at its start.
+/// The suffix of further files in `bin` that an interpreter reads at its start.
 const READ_IN_BIN_ENDING: &str = "._pth";
 
-/// Prefixes of names in `lib` to which packages may not add files. The names belong to standard libraries and to the
-/// interpreter's own library.
+/// The prefixes of names in `lib` that packages may not add. Such names belong to standard libraries and to the
+/// interpreter's shared library.
 const CLOSED_IN_LIB: [&str; 4] = ["python", "pypy", "libpython", "libpypy"];
 
 /// The empty lock file that uv creates when it installs packages.
@@ -36,7 +36,8 @@ const LOCK_OF_UV: &str = ".lock";
 
 const SITE_PACKAGES: &str = "site-packages";
 
-/// The maximum number of entries outside `site-packages`. An environment with all QWED packages has a few hundred.
+/// The maximum number of entries outside `site-packages`. An environment with all QWED packages has a few hundred
+/// entries.
 const ENTRIES_MAX: usize = 100_000;
 /// The maximum depth of a folder outside `site-packages`.
 const DEPTH_MAX: usize = 64;
@@ -71,7 +72,7 @@ impl Startup {
         Ok(found)
     }
 
-    /// Fails if a recorded entry is changed or missing, or if an entry was added where packages may not add any.
+    /// Fails if a recorded entry is changed or missing, or if an entry was added that packages may not add.
     pub(super) fn compare(&self, environment: &Path) -> Result<(), Changed> {
         let now = Self::record(environment)?;
         for (name, entry) in &now.0 {
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn what_an_interpreter_starts_with_may_not_change() {
         for (name, expected) in [
-            // The first four entries exist, and the test replaces each of them by a file.
+            // The first four entries exist. The test replaces each of them by a file.
             ("pyvenv.cfg", "changed"),
             ("bin/python", "changed"),
             ("bin/python3", "changed"),
@@ -236,7 +237,8 @@ mod tests {
             let error = startup.compare(folder.path()).unwrap_err().to_string();
             assert!(error.ends_with(&format!("{name} was removed")), "{name}: {error}");
         }
-        // A symlink may lead anywhere, so it is rejected even in a folder to which files may be added.
+        // A symlink may lead out of the environment, so it is rejected even in a folder to which packages may add
+        // files.
         let (folder, startup) = made();
         symlink("/etc", folder.path().join("include/site")).unwrap();
         let error = startup.compare(folder.path()).unwrap_err().to_string();

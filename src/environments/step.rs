@@ -1,5 +1,5 @@
-//! Runs the external programs that make an environment, and shows their output as progress. The programs never receive
-//! the variables of qwed-mcp itself, because tokens are among them.
+//! Runs the external programs that make an environment, and reports their output as progress. The programs never
+//! receive the environment variables of qwed-mcp, because some of these contain tokens.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -21,10 +21,9 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The interval at which a silent step shows that it is still running.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The maximum number of lines that are kept of a step's output. The last lines are kept, because they explain a
-/// failure.
+/// The maximum number of stored lines of a step's output. The last lines are stored, because they explain a failure.
 const LINES_MAX: usize = 12;
-/// The maximum number of characters that are kept of a line.
+/// The maximum number of stored characters of a line.
 const LINE_CHARS_MAX: usize = 300;
 
 /// The prefixes of environment variables that a step does not receive, and the reasons.
@@ -91,7 +90,7 @@ fn said(lines: &[String]) -> String {
     if lines.is_empty() { String::new() } else { format!(". It wrote:\n  {}", lines.join("\n  ")) }
 }
 
-/// Creates the command of a program, without the variables that could redirect it.
+/// Creates a command without the environment variables in [`WITHHELD`].
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -106,8 +105,8 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 /// Runs a step to its end, and returns the last lines of its output. Dropping the future kills the step and the
 /// processes that it started.
 ///
-/// The step's standard input is `lock`, the lock of the turn to make environments. So the turn lasts until the step
-/// ends, even if this process is killed.
+/// The step's standard input is `lock`, the lock of the turn to make environments. The turn therefore lasts until the
+/// step ends, even if this process is killed.
 pub(super) async fn run(
     mut command: Command,
     lock: File,
@@ -120,7 +119,7 @@ pub(super) async fn run(
         Ok(child) => Group { child, is_over: false },
         Err(source) => return Err(StepError::Start { program, source }),
     };
-    // The command still holds a descriptor of the lock, which is no longer needed in this process.
+    // Close this process's copy of the lock's descriptor, which the command owns.
     drop(command);
     let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
     let mut output = Output::default();
@@ -144,7 +143,7 @@ pub(super) async fn run(
     }
 }
 
-/// A process and the processes that it started. They are killed when this value is dropped before the process ends.
+/// A process and the processes that it started. Dropping this value before the process ends kills all of them.
 struct Group {
     child: Child,
     is_over: bool,
@@ -154,8 +153,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.filter(|_| !self.is_over) {
-            // The process may have ended. But its PID cannot be reused before it is waited for, so no other process is
-            // killed.
+            // The process may have ended already. This kills no other process, because a PID is not reused before the
+            // process is waited for.
             let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
         }
     }
@@ -168,7 +167,7 @@ struct Output {
 }
 
 impl Output {
-    /// Reads both streams to their end, and shows their lines as progress.
+    /// Reads both streams to their end, and reports their lines as progress.
     async fn follow(
         &mut self,
         stdout: Option<impl AsyncRead + Unpin>,
@@ -196,7 +195,7 @@ impl Output {
     }
 }
 
-/// An output stream of a step, and the start of the stream's next line.
+/// An output stream of a step, with the incomplete last line.
 struct Stream<R> {
     reader: Option<R>,
     begun: Vec<u8>,
@@ -211,7 +210,8 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         self.reader.is_none()
     }
 
-    /// Returns the lines that the next bytes complete. At the end of the stream, this includes the last line.
+    /// Reads the next bytes, and returns the lines that they complete. At the end of the stream, returns the
+    /// incomplete last line too.
     async fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; 4096];
         let count = match &mut self.reader {
@@ -220,7 +220,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         };
         let mut lines = Vec::new();
         for byte in bytes.iter().take(count) {
-            // A carriage return ends a line too, because a progress bar rewrites its line.
+            // Treat a carriage return as the end of a line, because progress bars write it.
             if matches!(byte, b'\n' | b'\r') {
                 lines.extend(text(&std::mem::take(&mut self.begun)));
             } else if self.begun.len() < 4 * LINE_CHARS_MAX {

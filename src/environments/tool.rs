@@ -1,6 +1,6 @@
 //! Finds and runs the programs that make environments: uv if it is installed, otherwise Python's own `venv` and pip.
 //!
-//! Both are supported, because many servers have no uv: Debian 12 and Ubuntu 24.04 do not package it.
+//! `venv` and pip are supported because Debian 12 and Ubuntu 24.04 have no package of uv.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -19,20 +19,20 @@ use super::step::{Progress, StepError, command, run};
 
 /// The oldest Python that the QWED packages support.
 pub(super) const VERSION_MIN: (u32, u32) = (3, 10);
-/// The newest minor version that is looked up by a name such as `python3.16`.
+/// The newest minor version that is searched by a name such as `python3.16`.
 const MINOR_MAX: u32 = 16;
 
 /// The folders in the home folder that are searched for uv, in addition to `PATH`. uv's own installer uses the first
 /// folder, and Cargo uses the second.
 const UV_IN_HOME: [&str; 2] = [".local/bin", ".cargo/bin"];
-/// The folders of Homebrew that are searched for uv. Graphical programs do not have them on their `PATH`.
+/// The folders of Homebrew that are searched for uv. The `PATH` of graphical programs does not contain these folders.
 const UV_ELSEWHERE: [&str; 3] =
     ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin"];
 
 /// The timeout for a program that prints its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The arguments with which an interpreter prints its version. With `-S` and `-I`, only Python's own code runs.
+/// The arguments with which an interpreter prints its version. With `-S` and `-I`, only the standard library runs.
 const ASK: [&str; 4] =
     ["-I", "-S", "-c", "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"];
 
@@ -41,7 +41,7 @@ const ASK: [&str; 4] =
 const COMPILE: [&str; 10] =
     ["-I", "-S", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0", "lib"];
 
-/// A Python program that runs pip with the arguments that follow it.
+/// A Python program that runs pip with its command line arguments.
 const RUN_PIP: &str = include_str!("run_pip.py");
 
 /// The arguments that allow only wheels. Building any other package would run code of the package.
@@ -53,7 +53,7 @@ const NO_ENSUREPIP: &str = "ensurepip is not available";
 /// The Python that the admin wants for an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PythonWanted {
-    /// Any version that the packages support.
+    /// Any version that the QWED packages support.
     Any,
     /// This version: `3.13` or `3.13.1`.
     Version(u32, u32, Option<u32>),
@@ -155,7 +155,7 @@ pub(super) enum Tool {
 }
 
 impl Tool {
-    /// Finds uv. If there is no uv, finds a Python that fits.
+    /// Finds uv. If uv is not installed, finds a Python that fits.
     pub(super) async fn find(python: &PythonWanted) -> Result<Self, ToolError> {
         for program in uv_places() {
             if let Some(version) = answer(&program, &["--version"], "uv ").await {
@@ -261,9 +261,9 @@ impl Tool {
         lock.ok_or(ToolError::Unresolved)
     }
 
-    /// Installs the locked packages, from wheels only, so that none of their code runs. Call this only once for an
-    /// environment. A second call would start the environment's interpreter, and each start runs the `.pth` files of
-    /// the installed packages.
+    /// Installs the locked packages, from wheels only, so that none of their code runs. Call this only once for each
+    /// environment. A second call would start the environment's interpreter, which would run the `.pth` files of the
+    /// installed packages.
     pub(super) async fn install(
         &self,
         job: &Job<'_>,
@@ -273,16 +273,16 @@ impl Tool {
         let mut install = match self {
             Self::Uv { program, .. } => {
                 let mut install = job.uv(program, &["pip", "install", "--python"]);
-                // Without this option, uv would compile the packages. To do so, it would start the interpreter with
-                // them.
+                // Without this option, uv could start the environment's interpreter, to compile the installed
+                // packages.
                 install.arg(job.python()).arg("--no-compile-bytecode");
                 install
             }
             Self::Venv { .. } => {
                 let mut install = job.pip();
                 install.args(["--no-compile", "--progress-bar", "off"]);
-                // Otherwise pip looks for the newest version of a package that another package needs with an extra
-                // (`pydantic[email]`), and then refuses it, because it has no hash.
+                // Without this option, pip selects the newest version for a dependency with an extra
+                // (`pydantic[email]`). pip then refuses that version, because it has no hash.
                 install.arg("--constraint").arg(lock);
                 install
             }
@@ -328,7 +328,8 @@ impl Job<'_> {
         cloned.map_err(failed).map_err(ToolError::Make)
     }
 
-    /// Creates a command that runs in the environment's folder, so that it reads nothing from the current folder.
+    /// Creates a command that runs in the environment's folder. The program therefore reads no files of the current
+    /// folder.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.folder);
@@ -345,7 +346,7 @@ impl Job<'_> {
 
     fn uv(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.command(program);
-        // uv looks for project settings from its current folder upwards, so it runs in the root folder.
+        // Run uv in the root folder, because uv reads project settings from its current folder and the parent folders.
         command.current_dir("/").args(["--color", "never", "--no-progress"]);
         command.args(self.is_offline.then_some("--offline")).args(arguments);
         command
@@ -381,7 +382,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
 }
 
-/// Runs a program to get its version. Returns the part of its output that follows `start`.
+/// Runs a program to get its version. Returns its output after the prefix `start`.
 async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<String> {
     let mut ask = command(program);
     ask.args(arguments).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());
@@ -391,7 +392,6 @@ async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<Strin
     Some(text.to_owned())
 }
 
-/// Parses a version of Python.
 fn parsed(version: &str) -> Option<(u32, u32, u32)> {
     let mut numbers = version.split('.').map(|part| part.parse().ok());
     Some((numbers.next()??, numbers.next()??, numbers.next()??))

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::sandbox::{IS_SUPPORTED, NOBODY, Tier, supervisor};
 
-/// The escape attempts, one function for each, and the code that prints the successful ones.
+/// The escape attempts, one function for each, and the code that prints the names of the successful attempts.
 const ATTEMPTS: &str = include_str!("python/canary.py");
 
 /// The attempts that exist on macOS only. They precede [`ATTEMPTS`].
@@ -144,8 +144,8 @@ impl Drop for Canary {
     }
 }
 
-/// Makes the user that scripts run as the owner of `paths`, if the server is root. The test is whether the sandbox
-/// keeps the script away from the file, not whether the file's owner does.
+/// If the server is root, makes the user that scripts run as the owner of `paths`. Otherwise the permissions of the
+/// file would stop the script, and the test would prove nothing about the sandbox.
 fn open_to_scripts(paths: [&PathBuf; 2]) {
     if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {

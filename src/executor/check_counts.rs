@@ -1,6 +1,7 @@
 //! The counts of a script's checks, and the values that a failed check has compared, as `python/checks.py` sends them.
 //!
-//! A script can forge both, as it can forge its checks. They never change the result of the static analysis.
+//! A script can forge the counts and the values, as it can forge its checks. They never change the result of the
+//! static analysis.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::verdict::shortened;
 /// The size of the three counts of a check, in bytes.
 const CHECK_BYTES: usize = 24;
 
-/// The maximum number of bytes of the frame with the values. They are shortened to [`COMPARED_BYTES_MAX`].
+/// The maximum number of bytes of the frame with the values. The values are shortened to [`COMPARED_BYTES_MAX`].
 const VALUES_BYTES_MAX: usize = HEAD_BYTES + 16 * 1024;
 
 /// The maximum number of values of a failed check.
@@ -24,15 +25,15 @@ pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VA
 /// The maximum number of bytes of all texts of a failed check's values together.
 const COMPARED_BYTES_MAX: usize = 1_000;
 
-/// The maximum of a count. All integers up to this one have an exact representation in JSON.
+/// The maximum of a count. All integers up to this maximum have an exact representation in JSON.
 const COUNT_MAX: u64 = (1 << 53) - 1;
 
-/// The counts of each check of a script, in the order of [`Analysis::checks`](crate::safety::Analysis::checks), and the
-/// values of the failed one.
+/// The counts of each check of a script, in the order of [`Analysis::checks`](crate::safety::Analysis::checks), and
+/// the values that the failed check has compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckCounts {
-    /// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. The third one counts the
-    /// elements that a check is about.
+    /// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. The third count is the
+    /// number of elements that the check is about.
     counts: Vec<[u64; 3]>,
     compared: Option<Compared>,
 }
@@ -42,7 +43,7 @@ pub(crate) struct CheckCounts {
 pub(crate) struct Compared {
     /// The index of the check.
     check: usize,
-    /// Operands and names with their values, each as it is written in Python. One line without control characters.
+    /// Operands and names with their values, in Python syntax. Each text is one line without control characters.
     values: Vec<(String, String)>,
 }
 
@@ -70,7 +71,7 @@ impl CheckCounts {
         Self { counts: counts.to_vec(), compared: None }
     }
 
-    /// Returns the counts, if there are `checks` of them.
+    /// Returns the counts; `None` if their number is not `checks`.
     pub(crate) fn of(&self, checks: usize) -> Option<&[[u64; 3]]> {
         (self.counts.len() == checks).then_some(&self.counts)
     }
@@ -105,8 +106,8 @@ impl Compared {
     }
 }
 
-/// Returns a text with runs of white space and of control characters as one space, and shortened. Hidden characters are
-/// replaced, because a value could look like a different value.
+/// Shortens a text to one line. Each run of white space and control characters becomes one space. Hidden characters
+/// are replaced, because a value could look like a different value.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");

@@ -4,11 +4,11 @@
 
 use crate::safety::is_in_standard_library;
 
-/// The index of the fork server for imports that no fork server has loaded. Other packages probably need the modules
-/// that it has loaded.
+/// The index of the fork server for imports that no fork server has loaded. The imported packages probably need the
+/// modules of this fork server.
 const USUAL: usize = 1;
 
-/// Top-level modules that need a module that may be loaded, and that module.
+/// Pairs of a top-level module and a module that it needs and that a fork server may have loaded.
 const BUILT_ON: [(&str, &str); 5] = [
     ("mpl_toolkits", "matplotlib"),
     ("pylab", "matplotlib"),

@@ -29,8 +29,8 @@ use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{Observed, OneShotExecutor, RunError, RunLimits, Surroundings};
 
-/// The memory limit with which the limit itself is tested, in bytes. An interpreter needs less, and the test script
-/// soon exceeds it.
+/// The limit in the test of the memory limit, in bytes. An interpreter needs less memory. The test script exceeds the
+/// limit.
 const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 
 /// An interpreter, and the plan that contains its scripts.
@@ -40,14 +40,14 @@ pub(crate) struct Contained {
     pub(crate) plan: Plan,
     /// The better tiers that are unavailable, best first, with the reasons.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
-    /// The last workspace that was found to hold no file of the interpreter. Remembered because the check takes a
-    /// hundred lookups.
+    /// The last workspace that was found to contain no file of the interpreter. Cached because the check takes a
+    /// hundred path lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
-    /// Whether the log has the warning that this Python does not load the library that fixes clocks and random bits.
+    /// Whether the missing library for fixed clocks and random bits was already logged.
     pub(super) has_warned: Arc<AtomicBool>,
-    /// The folder with stand-ins for the parts of macOS that contain scripts. Only tests have one.
+    /// The folder with substitutes for the parts of macOS that the sandbox uses. Set only in tests.
     pub(super) apple_parts: Option<PathBuf>,
 }
 
@@ -88,8 +88,8 @@ impl Contained {
         order.to_bytes(&input)
     }
 
-    /// Warns if this Python does not load the library that fixes clocks and random bits, from the observations of a run. Has
-    /// no effect on other runs, because a script can forge its observations.
+    /// Logs a warning if a run has observed that this Python does not load the library that fixes clocks and random
+    /// bits. Does nothing else, because a script can forge its observations.
     pub(super) fn note_observed(&self, observed: Option<&Observed>) {
         let is_missing = observed.is_some_and(|observed| observed.started.is_none());
         let is_wanted = self.determinism.is_some_and(|it| it.clock.is_some());
@@ -117,7 +117,8 @@ impl Contained {
         (self.plan.tier == Tier::Seatbelt).then(order)
     }
 
-    /// Returns the interpreter and the sandbox of scripts, for receipts. `preload` lists the modules of the fork servers.
+    /// Returns the interpreter and the sandbox of scripts, for receipts. `preload` lists the modules of the fork
+    /// servers.
     pub(super) fn surroundings(&self, preload: &[Vec<String>]) -> Surroundings {
         let Self { interpreter, plan, .. } = self;
         let preload = if plan.tier == Tier::T3 { preload.to_vec() } else { Vec::new() };
@@ -172,7 +173,7 @@ pub(super) struct Containment {
     read_paths: Vec<PathBuf>,
     memory_mb: u64,
     kernel_lacks: KernelLacks,
-    /// The time at which deterministic runs start by their clocks; `None` if runs are not deterministic.
+    /// The start time on the clocks of deterministic runs; `None` if runs are not deterministic.
     deterministic: Option<DateTime<Utc>>,
     apple_parts: Option<PathBuf>,
     found: OnceCell<Contained>,
@@ -224,7 +225,7 @@ impl Containment {
             .await
     }
 
-    /// Logs why no code can run, unless the last failure had the same reason.
+    /// Logs why no code can run, unless the last logged failure had the same reason.
     fn log_failure(&self, reason: String) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if *logged != reason {
@@ -315,8 +316,8 @@ impl Containment {
     }
 }
 
-/// Tests that the memory limit holds, with a script that exceeds it. Only Seatbelt needs this test: there, macOS's own
-/// accounting is the only limit, and nothing else would notice that it has no effect.
+/// Tests that the memory limit holds, with a script that exceeds it. Only Seatbelt needs this test, because the
+/// accounting of macOS is its only memory limit. Nothing else would detect that the limit has no effect.
 async fn try_memory_limit(
     mut isolated: Contained,
     executor: &OneShotExecutor,
@@ -342,7 +343,7 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
         if obstacle.is_expected() {
             tracing::warn!(remedy, "{better} is unavailable, scripts run at {tier}: {obstacle}");
         } else {
-            // The log also gets the debug output, because it contains the path that failed. The message does not.
+            // Also logs the debug output, which contains the path that failed. The message omits that path.
             tracing::error!(
                 remedy,
                 ?obstacle,

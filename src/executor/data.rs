@@ -1,9 +1,9 @@
 //! Plain data of Python, as a script's process sends it. This module never evaluates anything.
 //!
-//! `python/values.py` encodes a value. A script can send anything instead, so every byte is validated, and every size is
-//! bounded.
+//! `python/values.py` encodes a value. A script can send anything instead, so every byte is validated, and every size
+//! is bounded.
 
-/// The maximum nesting of a value. Python's JSON reader gives up at about 1,000 levels.
+/// The maximum nesting of a value. Python's JSON reader fails at about 1,000 levels.
 pub(crate) const DEPTH_MAX: usize = 128;
 /// The maximum number of bytes of a float in the encoding.
 const FLOAT_BYTES_MAX: usize = 32;
@@ -15,12 +15,12 @@ pub(crate) enum Data {
     Bool(bool),
     Int(Int),
     Float(f64),
-    /// A text in UTF-8. It may contain surrogates, which no expected text contains.
+    /// A text in UTF-8. It may contain surrogates, but expected texts never do.
     Text(Box<[u8]>),
     Bytes(Box<[u8]>),
     Items(Kind, Box<[Data]>),
     Dict(Box<[(Data, Data)]>),
-    /// A value that is not plain data, by the name of its type. It equals nothing.
+    /// The type name of a value that is not plain data. Such a value equals no expected value.
     Other(Box<[u8]>),
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum NotData {
 }
 
 impl Data {
-    /// Decodes the value of a script's process.
+    /// Decodes a value from the bytes that a script's process sent.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, NotData> {
         match bytes {
             b"L" => Err(NotData::TooLarge),
@@ -113,7 +113,7 @@ impl Int {
     }
 }
 
-/// Takes the bytes before a delimiter, and the delimiter.
+/// Takes the bytes before a delimiter, and skips the delimiter.
 fn until<'a>(rest: &mut &'a [u8], delimiter: u8) -> Result<&'a [u8], NotData> {
     let end = rest.iter().position(|byte| *byte == delimiter).ok_or(NotData::Invalid)?;
     let (content, behind) = rest.split_at(end);

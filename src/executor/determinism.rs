@@ -2,8 +2,8 @@
 //!
 //! Random number generators without a seed get a seed that is derived from the script (`python/determinism.py`).
 //! Memory addresses are the same in each run if the operating system allows that. Numerical libraries use compute
-//! kernels that every processor supports. On Linux, a library of the sandbox gives the time and random bits in place
-//! of the kernel, also to native code, and all threads share one processor.
+//! kernels that every processor supports. On Linux, a library of the sandbox replaces the kernel's clocks and random
+//! bits, also for native code, and all threads share one processor.
 
 use chrono::{DateTime, Utc};
 
@@ -16,15 +16,15 @@ use crate::sandbox::{Fixed, FixedClock, IS_SUPPORTED, Tier, can_fix_addresses};
 pub(crate) struct Determinism {
     /// Whether memory addresses are the same in each run.
     pub(crate) fixes_addresses: bool,
-    /// The time at which each run starts by its clocks. `None` if clocks and random bits come from the machine.
+    /// The start time on the clocks of each run. `None` if clocks and random bits come from the machine.
     pub(crate) clock: Option<DateTime<Utc>>,
-    /// Whether the run has a file tree and process numbers of its own.
+    /// Whether the run has a file tree and PIDs of its own.
     pub(crate) has_own_tree: bool,
 }
 
 impl Determinism {
-    /// Returns the measures for runs that start at the time `at` by their clocks. Only a run shows whether its clocks were
-    /// fixed ([`Self::confirmed`]).
+    /// Returns the measures for runs with the start time `at` on their clocks. Only a run shows whether its clocks
+    /// were fixed ([`Self::confirmed`]).
     pub(super) fn here(lacks: KernelLacks, tier: Tier, at: DateTime<Utc>) -> Self {
         let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
@@ -50,13 +50,15 @@ impl Determinism {
         Self { fixes_addresses: true, clock, has_own_tree: true }
     }
 
-    /// Returns the measures that a run has confirmed: without the clock, unless the library that fixes it was loaded.
+    /// Returns the measures that a run has confirmed. Omits the clock, unless the run has loaded the library that
+    /// fixes it.
     pub(crate) fn confirmed(self, observed: Option<&Observed>) -> Self {
         let is_fixed = observed.is_some_and(|observed| observed.started.is_some());
         Self { clock: self.clock.filter(|_| is_fixed), ..self }
     }
 
-    /// Returns the properties of a run with the script's SHA-256 `sha256`. A fork server has a seed of zeros, because its children get the values of their runs later.
+    /// Returns the fixed properties of a run. `sha256` is the SHA-256 of the script. For a fork server it is zero,
+    /// because the children get the values of their runs later.
     pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
         let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
         let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
@@ -67,7 +69,7 @@ impl Determinism {
     }
 }
 
-/// An environment variable that makes a program independent of the machine.
+/// An environment variable that makes a program compute the same on every machine.
 struct Pinned {
     name: &'static str,
     value: &'static str,
@@ -75,8 +77,8 @@ struct Pinned {
     why: &'static str,
 }
 
-/// The processor features that `NumPy` is kept from using: all that its loops can use beyond the baseline of its build.
-/// `NumPy` ignores names that its build does not know.
+/// The processor features that `NumPy` must not use: all features beyond the baseline of its build. `NumPy` ignores
+/// names that its build does not know.
 const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR \
                        X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
 

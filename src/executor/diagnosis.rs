@@ -51,7 +51,7 @@ type FoundPackage = (String, Option<String>, Option<String>);
 
 const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
 
-/// A script that imports the modules in the list `NAMES`. The definition of `NAMES` is put before this text.
+/// A script that imports the modules in the list `NAMES`. The definition of `NAMES` is inserted before this text.
 const IMPORTS_SCRIPT: &str =
     "import importlib\nfor name in NAMES:\n    importlib.import_module(name)\n";
 
@@ -76,7 +76,7 @@ const LAYERS: [Layer; 7] = [
     Layer::Seccomp,
 ];
 
-/// The reason why packages are not known to work.
+/// The reason why the test of the packages failed, or was not possible.
 #[derive(Debug, Error)]
 pub(crate) enum PackagesError {
     #[error("its interpreter does not work: {}", .0.tried().first().map_or_else(|| .0.to_string(), Unusable::to_string))]
@@ -92,7 +92,7 @@ pub(crate) enum PackagesError {
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     pub(crate) interpreter: Result<FoundInterpreter, FindError>,
-    /// The reasons why scripts can read the home folder; empty if they cannot.
+    /// The reasons why scripts can read the home folder; empty if scripts cannot read it.
     pub(crate) exposures: Vec<HomeExposure>,
     /// The distributions that verification scripts use, with their versions; `None` if scripts cannot import the
     /// distribution.
@@ -101,13 +101,13 @@ pub(crate) struct Diagnosis {
     pub(crate) tier: Option<Tier>,
     /// The user that scripts run as; `None` if no script can run.
     pub(crate) script_user: Option<ScriptUser>,
-    /// The better tiers that the admin accepts and scripts do not get, best first, with the reasons.
+    /// The better tiers that the admin accepts but that are unavailable, best first, with the reasons.
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
     /// The state of each layer of the sandbox.
     pub(crate) layers: Vec<(Layer, LayerState)>,
     /// The limits of a run; `None` if no script can run.
     pub(crate) limits: Option<Limits>,
-    /// The control groups that limit the memory of runs, or the reason why they do not.
+    /// The control groups that limit the memory of runs, or the reason why no control group does.
     pub(crate) control_groups: Result<String, String>,
     /// The newest Landlock ABI that both this kernel and this program know.
     pub(crate) landlock_abi: u8,
@@ -156,16 +156,16 @@ impl fmt::Display for ScriptUser {
 /// The state of a layer for scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LayerState {
-    /// Scripts have the layer, and a test script did not get past it.
+    /// The layer applies to scripts, and the canary did not get past it.
     Enforced,
-    /// Scripts do not have the layer.
+    /// The layer does not apply to scripts.
     Missing {
-        /// The reason why scripts do not have the layer.
+        /// The reason why the layer does not apply.
         why: String,
         /// The admin's remedy, if one is known.
         remedy: Option<String>,
     },
-    /// Unknown: the layer was not tried, for this reason.
+    /// Unknown, because the layer was not tried for this reason.
     NotTried(&'static str),
 }
 
@@ -226,8 +226,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Returns the version of pytest that tests would get, or the reason why they would get none. Imports pytest inside
-    /// of the sandbox.
+    /// Returns the version of pytest that tests would get, or the reason why pytest is unavailable. Imports pytest
+    /// inside of the sandbox.
     pub(crate) async fn pytest(&self) -> Result<String, String> {
         let contained = self.contained().await.map_err(|error| error.to_string())?;
         if !self.may_look_inside(contained) {
@@ -304,7 +304,8 @@ impl OneShotExecutor {
         serde_json::from_str(&printed).unwrap_or_default()
     }
 
-    /// Returns the version of the interpreter, and the packages that provide these modules. `None` if nothing can run.
+    /// Returns the version of the interpreter, and the packages that provide these modules. `None` if no script can
+    /// run.
     pub(super) async fn take_inventory(&self, modules: &[String]) -> Option<InstalledPackages> {
         let contained = self.contained().await.ok()?;
         let distribution = |module: &str| {

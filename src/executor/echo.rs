@@ -13,26 +13,26 @@ pub(crate) enum Stream {
 
 type Listener = dyn Fn(Stream, &[u8]) + Send + Sync;
 
-/// The listener that receives a run's output, if there is one. It receives only the output within the limits, in the
-/// pieces in which the server reads it. The listener must not block, because the run would wait too.
+/// An optional listener for a run's output. It receives only the output within the limits, in the chunks that the
+/// server reads. The listener must not block, because the run would wait too.
 #[derive(Clone, Default)]
 pub(crate) struct Echo(Option<Arc<Heard>>);
 
 struct Heard {
     listener: Box<Listener>,
-    /// Whether output that was passed on cannot be taken back.
+    /// Whether the listener cannot take back the output that it received.
     is_final: bool,
     /// Whether the listener has received output.
     has_begun: AtomicBool,
 }
 
 impl Echo {
-    /// Creates an echo that passes output to `listener`, which shows it as the output of the run.
+    /// Creates an echo for a listener that shows the output as the final output of the run.
     pub(crate) fn to(listener: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
         Self::new(Box::new(listener), true)
     }
 
-    /// Creates an echo that passes output to `listener`, which uses it for as long as the run goes on.
+    /// Creates an echo for a listener that uses the output only while the run lasts. Such a run can be repeated.
     pub(crate) fn preview(listener: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
         Self::new(Box::new(listener), false)
     }
@@ -50,8 +50,7 @@ impl Echo {
         }
     }
 
-    /// Returns whether the listener has shown output of the run. If so, the run cannot be repeated, because that output
-    /// cannot be taken back.
+    /// Returns whether the listener has received output that it cannot take back. The run must then not be repeated.
     pub(super) fn has_begun(&self) -> bool {
         let has_begun =
             |heard: &Arc<Heard>| heard.is_final && heard.has_begun.load(Ordering::Relaxed);

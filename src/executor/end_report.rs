@@ -33,14 +33,15 @@ pub(crate) struct EndReport {
     /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
     /// signal, a timeout.
     pub(crate) reached_end: bool,
-    /// The value of the call of a test, encoded. `None` if the run has not sent exactly one. The batch decodes it.
+    /// The encoded value of the call of a test, which the batch decodes. `None` unless the run has sent exactly one
+    /// value.
     pub(crate) value: Option<Vec<u8>>,
-    /// The value that the script has assigned to `result`. `None` if there is none, or if the run has not sent exactly one.
+    /// The value that the script has assigned to `result`. `None` unless the run has sent exactly one value.
     pub(crate) returned: Option<Returned>,
-    /// The observations of a deterministic run. `None` if the run has not sent exactly one text with them.
+    /// The observations of a deterministic run. `None` unless the run has sent exactly one text with them.
     pub(crate) observed: Option<Observed>,
-    /// The members of the QWED object that the script has used wrongly. `None` if it ended in another way, or if the run
-    /// has not sent exactly one list.
+    /// The members of the QWED object that the script has used wrongly. `None` unless the run has sent exactly one
+    /// list.
     pub(crate) members: Option<Members>,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn is_own(kind: u8) -> bool {
 }
 
 impl EndReport {
-    /// Reads the report. A frame that was sent twice does not count, because the script has sent one of the two.
+    /// Reads the report. Ignores a frame that was sent twice, because the script has sent one of the two.
     pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let value = only_frame(bytes, VALUE).filter(|value| value.len() <= VALUE_BYTES_MAX);
         Self {

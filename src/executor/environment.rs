@@ -1,5 +1,5 @@
-//! The environment of a script in its receipt: the interpreter, the installed packages, the variables, the machine. The
-//! environment is cached, and only looked up again after an installation. This module never installs anything.
+//! Describes the environment of a script for its receipt: the interpreter, the installed packages, the variables and
+//! the machine. The description is cached until something is installed. This module never installs anything.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Surroundings;
 
-/// The endings of the names of metadata folders, after the name and the version of a distribution. The binary
-/// distribution format uses the first, and Debian the second.
+/// The suffixes of metadata folders, after the name and the version of a distribution. Wheels use the first suffix,
+/// and Debian the second.
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
 /// The environment in which a script runs.
@@ -33,7 +33,7 @@ pub(crate) struct Environment {
     pub(crate) os: String,
     /// The release of the kernel. Empty if it is unknown.
     pub(crate) kernel: String,
-    /// The features of the processor that decide which kernels numerical libraries use.
+    /// The features of the processor that decide which compute kernels numerical libraries use.
     pub(crate) cpu_features: Vec<String>,
 }
 
@@ -76,8 +76,7 @@ impl Environment {
         })
     }
 
-    /// Returns the differences between the environment in a receipt (`self`) and `now`, with one line for each
-    /// difference.
+    /// Returns the differences between the environment in a receipt (`self`) and `now`, one difference per line.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         let mut compare = |what: &str, then: &str, now: &str| {
@@ -113,7 +112,7 @@ pub(crate) fn describe(surroundings: &Surroundings) -> io::Result<Environment> {
     Environment::of(surroundings)
 }
 
-/// Returns the value of each name in `then` and in `now`. If a name is missing on one side, its value there is `none`.
+/// Returns each name in `then` or `now` with its two values. The value of a missing name is `none`.
 fn pairs<'a>(
     then: impl Iterator<Item = (&'a String, &'a String)>,
     now: impl Iterator<Item = (&'a String, &'a String)>,
@@ -132,11 +131,11 @@ fn start(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
 
-/// The environment that was looked up last, and the state of its files at that time.
+/// A cache of the last description of an environment, with the metadata of its files at that time.
 #[derive(Debug, Default)]
 pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
-/// The state of a file or a folder. It changes when something is installed.
+/// The metadata of a file or a folder that changes when something is installed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seen(Option<[i128; 7]>);
 
@@ -152,7 +151,7 @@ impl Seen {
             found.size().into(),
             found.mtime().into(),
             found.mtime_nsec().into(),
-            // A program can set the time of the last change of the content, but not this time.
+            // A program can set `mtime`, but not `ctime`.
             found.ctime().into(),
             found.ctime_nsec().into(),
         ]))
@@ -162,8 +161,8 @@ impl Seen {
         Self(None)
     }
 
-    /// Adds the state to a digest, without the device's number, which may change with each mount. A missing file has only
-    /// zeros, which no file has.
+    /// Adds the metadata to a digest, without the device number, which may change with each mount. A missing file adds
+    /// only zeros, unlike any existing file.
     pub(super) fn add_to(&self, digest: &mut Sha256) {
         let [_device, of_file @ ..] = self.0.unwrap_or_default();
         for number in of_file {
@@ -173,15 +172,15 @@ impl Seen {
 }
 
 impl EnvironmentCache {
-    /// Returns the environment that was looked up last. `None` if something was installed since. Reads only the
-    /// metadata of a few paths.
+    /// Returns the cached environment. `None` if something was installed since. Reads only the metadata of a few
+    /// paths.
     pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, environment) = known.as_ref()?;
         (*of == seen(surroundings)).then(|| Arc::clone(environment))
     }
 
-    /// Returns the current environment, from the cache if nothing was installed. Blocks on the disk.
+    /// Returns the current environment, from the cache if nothing was installed since. Blocks on the disk.
     pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
         if let Some(environment) = self.known(surroundings) {
             return Ok(environment);
@@ -194,7 +193,7 @@ impl EnvironmentCache {
     }
 }
 
-/// Returns the state of the interpreter and of the folders of packages.
+/// Returns the metadata of the interpreter and of the folders of packages.
 pub(super) fn seen(surroundings: &Surroundings) -> Vec<Seen> {
     let watched = [&surroundings.program_file].into_iter().chain(&surroundings.packages);
     watched.map(|path| Seen::at(path)).collect()

@@ -1,6 +1,6 @@
 //! The frames on the side channel of a run: a letter, a length of four bytes (little-endian), and the content.
 
-/// The letters of all frames. No two kinds of frames have the same.
+/// The letters that identify the kinds of frames. Each kind has its own letter.
 pub(super) mod letter {
     /// A picture.
     pub(in crate::executor) const PICTURE: u8 = b'P';
@@ -39,7 +39,7 @@ pub(super) fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Returns the content of the frame with a letter, if there is exactly one.
+/// Returns the content of the frame with a letter; `None` unless exactly one frame has this letter.
 pub(super) fn only_frame(bytes: &[u8], kind: u8) -> Option<&[u8]> {
     let mut found = frames(bytes).filter(|(letter, _)| *letter == kind);
     let (_, content) = found.next()?;

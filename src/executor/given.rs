@@ -12,15 +12,15 @@ use super::determinism::Determinism;
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     pub(super) source: &'a str,
-    /// The plan by which the run counts the checks of the script; empty if nothing is counted.
+    /// The edits of the syntax tree that count the script's checks (`python/checks.py`); empty if nothing is counted.
     pub(super) plan: &'a str,
-    /// The expression that is evaluated after the script; empty if there is none.
+    /// The expression to evaluate after the script; may be empty.
     pub(super) call: &'a str,
     /// The data that the script reads from its standard input.
     pub(super) stdin: &'a [u8],
     /// The files that the script may read; `None` for the server's own scripts.
     inputs: Option<&'a Inputs>,
-    /// The unchanged script, as it is signed; `None` if the source is one of the server's own scripts.
+    /// The script, including a byte order mark; `None` if the source is one of the server's own scripts.
     script: Option<&'a str>,
 }
 
@@ -50,22 +50,23 @@ impl<'a> Given<'a> {
         self.script.map(|script| Sha256::digest(script).into())
     }
 
-    /// Returns the part of a forked child's input that precedes [`Self::input`] in a deterministic run: the start of the clock
-    /// in nanoseconds since 1970 and the seed of random bits, as `u64` in little-endian order, and the seed of generators.
+    /// Returns the bytes that precede [`Self::input`] in the input of a forked child, in a deterministic run. They are
+    /// the start of the clock in nanoseconds since 1970, the seed of random bits, and the seed of generators. The
+    /// first two are `u64` in little-endian order.
     pub(super) fn fixed_values(&self, determinism: Determinism) -> Vec<u8> {
         let seed = self.seed().unwrap_or_default();
         let clock = determinism.of_run(&seed).clock.unwrap_or_default();
         [&clock.start_ns.to_le_bytes()[..], &clock.seed.to_le_bytes(), &seed].concat()
     }
 
-    /// Returns whether the process reports the end of the script, and the counts of its checks. The server's own scripts
-    /// are not judged.
+    /// Returns whether the process reports the end of the script and the counts of its checks. The server's own
+    /// scripts do not, because they get no verdict.
     pub(super) fn has_end_report(&self) -> bool {
         self.script.is_some()
     }
 
-    /// Returns the part of Python's input that begins with the script: the lengths of the source, of the plan, of the call,
-    /// of the standard input and of the inputs, as `u64` in little-endian order, and then the five of them.
+    /// Returns the script's part of Python's input: the lengths of the source, the plan, the call, the standard input
+    /// and the input files (`u64` in little-endian order), and then these five contents.
     pub(super) fn input(&self) -> Vec<Cow<'a, [u8]>> {
         let Self { source, plan, call, stdin, inputs, script: _ } = *self;
         let parts = [source.as_bytes(), plan.as_bytes(), call.as_bytes(), stdin];
@@ -78,8 +79,8 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Returns the inputs in the form that `give_inputs` of the bootstrap reads: for each file a byte for its form, the length of
-/// its name (one byte), the length of its content (`u64` in little-endian order), the name and the content.
+/// Encodes the input files for `give_inputs` in `python/bootstrap.py`. Each file has a byte for its form, the length
+/// of its name (one byte), the length of its content (`u64` in little-endian order), its name and its content.
 fn packed<'a>(inputs: &'a Inputs) -> Vec<Cow<'a, [u8]>> {
     let of_file = |(name, form, content): (&'a str, Form, &'a [u8])| {
         let form = match form {

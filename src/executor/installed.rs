@@ -1,6 +1,7 @@
-//! A digest of everything outside of a script that its result depends on: the interpreter, its libraries, the installed
-//! packages, the sandbox and the machine. The digest is cached. It changes when something is installed, and within a short
-//! time when a file changes. This module never reads a module, only its size and its times.
+//! Computes a digest of everything outside of a script that its result depends on: the interpreter, its libraries, the
+//! installed packages, the sandbox and the machine. The digest is cached. It changes at once when something is
+//! installed, and within 20 seconds when another file changes. This module never reads the content of modules, only
+//! their metadata.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,32 +19,33 @@ use super::environment::{Environment, EnvironmentCache, Seen, seen};
 use super::{Determinism, Surroundings};
 use crate::sandbox::is_store;
 
-/// The minimum and the maximum time for which files are not listed again.
+/// The minimum and the maximum time between two listings of the files.
 const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
 
-/// Files are not listed again for this multiple of the time that the last listing took, within [`LISTED_FOR`].
+/// The time between two listings, as a multiple of the duration of the last listing. [`LISTED_FOR`] limits this time.
 const LISTING_SHARE: u32 = 50;
 
-/// The maximum number of entries that are listed below a path. A usual environment has twenty thousand.
+/// The maximum number of entries that are listed below a path. A usual environment has 20,000 entries.
 const ENTRIES_MAX: usize = 500_000;
 
-/// The maximum number of environments that are remembered. A server has one, and eight more if scripts list packages.
+/// The maximum number of cached environments. A server has one environment, and eight more if scripts list packages.
 const ENVIRONMENTS_MAX: usize = 16;
 
-/// The folder of compiled modules. It changes without a change of a package.
+/// The folder of compiled modules. It is not listed, because it changes without a change of a package.
 const COMPILED: &str = "__pycache__";
 
-/// The folders of packages in the standard library. They are listed if scripts can import the packages.
+/// The folders of packages in the folder of the standard library. If scripts can import these packages, the folders
+/// are listed as folders of packages.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 /// The digest of an environment. Two equal digests belong to equal environments.
 pub(crate) type EnvironmentDigest = [u8; 32];
 
-/// The digest of an environment cannot be computed. The log has the reason.
+/// The error for an environment digest that cannot be computed. The log contains the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoDigest;
 
-/// The digests of environments that were computed before.
+/// A cache of environment digests.
 #[derive(Debug, Default)]
 pub(crate) struct EnvironmentDigests {
     environment: Arc<EnvironmentCache>,
@@ -52,7 +54,8 @@ pub(crate) struct EnvironmentDigests {
     listing: Mutex<()>,
 }
 
-/// The folders of packages and the plan of the sandbox, by which environments of this process differ.
+/// The cache key of an environment: the folders of packages, and the hash of the sandbox's plan. Environments of one
+/// process differ only in these values.
 type Place = (Vec<PathBuf>, String);
 
 #[derive(Debug)]
@@ -66,14 +69,14 @@ struct Known {
 #[derive(Serialize)]
 struct Facts<'a> {
     environment: &'a Environment,
-    /// A digest of the state of this program's file. Another version may run scripts in another way.
+    /// A digest of the metadata of this program's file, because another version may run scripts differently.
     own_program: [u8; 32],
     program_file: &'a PathBuf,
-    /// Each folder of packages, with a digest of the states of its files.
+    /// Each folder of packages, with a digest of the metadata of its files.
     folders: Vec<(&'a PathBuf, [u8; 32])>,
-    /// The same for the interpreter's own files.
+    /// Each of the interpreter's own files and folders, with a digest of the metadata of its files.
     own: Vec<(&'a PathBuf, [u8; 32])>,
-    /// Each path that scripts can read, with a digest of the states of its folders.
+    /// Each path that scripts can read, with a digest of the metadata of its folders.
     readable: Vec<(&'a PathBuf, [u8; 32])>,
     variables: &'a [(String, String)],
     tier: &'static str,
@@ -84,13 +87,13 @@ struct Facts<'a> {
 }
 
 impl EnvironmentDigests {
-    /// Creates an empty store. The descriptions of environments come from `environment`.
+    /// Creates an empty cache. The descriptions of environments come from `environment`.
     pub(crate) fn new(environment: Arc<EnvironmentCache>) -> Self {
         Self { environment, ..Self::default() }
     }
 
-    /// Returns the digest that was computed last, if nothing was installed since and if it is recent. Reads only the
-    /// metadata of a few paths.
+    /// Returns the cached digest, if it has not expired and nothing was installed since. Reads only the metadata of a
+    /// few paths.
     pub(crate) fn known(
         &self,
         surroundings: &Surroundings,
@@ -101,7 +104,7 @@ impl EnvironmentDigests {
         is_current.then_some(known.digest)
     }
 
-    /// Returns the digest, and computes it if it is not known. Blocks on the disk.
+    /// Returns the digest. Computes it if it is not cached. Blocks on the disk.
     pub(crate) fn get(&self, surroundings: &Surroundings) -> Result<EnvironmentDigest, NoDigest> {
         let _listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = self.known(surroundings) {
@@ -165,7 +168,8 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     Ok(Sha256::digest(serde_json::to_vec(&facts)?).into())
 }
 
-/// Returns a digest of the state of this process's program, even if another file has its name now.
+/// Returns a digest of the metadata of this process's program. On Linux, this is the running program even if its file
+/// was replaced.
 fn own_program() -> io::Result<[u8; 32]> {
     let file =
         if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { env::current_exe()? };
@@ -179,14 +183,14 @@ fn measures(determinism: Option<Determinism>) -> String {
     format!("{determinism:?}")
 }
 
-/// The entries that are listed in a folder. The folder itself is always among them.
+/// Selects the entries below a folder that are listed. The folder itself is always listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listing {
     /// All files and folders, except compiled modules.
     Packages,
     /// All files and folders, except compiled modules and packages.
     Library,
-    /// All folders. The state of a folder changes when a file in it is replaced.
+    /// All folders. The metadata of a folder changes when a file in it is replaced.
     Folders,
 }
 
@@ -206,7 +210,8 @@ fn states(paths: &[PathBuf], listing: Listing) -> io::Result<Vec<(&PathBuf, [u8;
     paths.iter().map(|path| Ok((path, state_of(path, listing)?))).collect()
 }
 
-/// Returns a digest of the names and states of a path and of the entries below it. Fails if there are too many.
+/// Returns a digest of the names and the metadata of a path and of the listed entries below it. Fails if there are
+/// more than [`ENTRIES_MAX`] entries.
 fn state_of(path: &Path, listing: Listing) -> io::Result<[u8; 32]> {
     let mut digest = Sha256::new();
     let entries = WalkDir::new(path)
@@ -275,7 +280,7 @@ mod tests {
         (folder, of)
     }
 
-    /// Returns the digest as a new process computes it.
+    /// Returns the digest from an empty cache, as a new process computes it.
     fn digest_of(surroundings: &Surroundings) -> EnvironmentDigest {
         EnvironmentDigests::default().get(surroundings).unwrap()
     }
@@ -318,7 +323,7 @@ mod tests {
         all.push(digest_of(&of));
         fs::write(&of.own[1], "other libc").unwrap();
         all.push(digest_of(&of));
-        // A library that scripts load later, and a time zone.
+        // Adds a library that scripts may load later, and a time zone.
         fs::write(of.own[1].with_file_name("libssl.so.3"), "").unwrap();
         all.push(digest_of(&of));
         fs::create_dir_all(of.readable[1].join("America")).unwrap();
@@ -328,7 +333,7 @@ mod tests {
         fs::write(of.readable[1].join("new"), "").unwrap();
         fs::rename(of.readable[1].join("new"), of.readable[1].join("America/New_York")).unwrap();
         all.push(digest_of(&of));
-        // A symlink to a file that does not exist yet.
+        // Adds a symlink to a file that does not exist yet.
         std::os::unix::fs::symlink("target", site.join("link.py")).unwrap();
         all.push(digest_of(&of));
         fs::write(site.join("target"), "").unwrap();
@@ -355,7 +360,7 @@ mod tests {
         let (_folder, of) = machine();
         let before = digest_of(&of);
         fs::write(of.packages[0].join(COMPILED).join("six.pyc"), "").unwrap();
-        // Packages that scripts cannot import.
+        // Adds a module to a package that scripts cannot import.
         fs::write(of.own[0].join("site-packages/other/module.py"), "").unwrap();
         assert_eq!(digest_of(&of), before);
     }

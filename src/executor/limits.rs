@@ -7,16 +7,16 @@ use crate::sandbox::Neighbours;
 
 use super::turns::JOBS_AT_ONCE_MAX;
 
-/// The maximum number of bytes that are kept of each output stream (stdout and stderr). The notice about a truncation,
-/// which `output` appends, does not count.
+/// The maximum size of each captured output stream (stdout and stderr), in bytes. The notice that `output` appends to
+/// a truncated stream does not count.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The maximum time to wait for the end of a run before an error is returned. A run usually ends within milliseconds.
-/// This limit is for a machine that is out of memory or CPU. Attempts to kill the run continue after the error.
+/// The timeout of the wait for a run to end. After this time, an error is returned, and the attempts to kill the run
+/// continue. A run usually ends within milliseconds, unless the machine is out of memory or CPU.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(15);
 
-/// The maximum time to wait for the removal of an ended run's folder. A script can leave so many files that the removal
-/// takes longer. The removal then continues after the outcome is returned.
+/// The maximum time to wait for the removal of an ended run's folder. The removal of many files takes longer, and then
+/// continues after the outcome is returned.
 pub(super) const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum time to wait for further output after every process of a run is dead. Only a process that is not a
@@ -27,7 +27,7 @@ pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The timeout of the probe of an interpreter.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The timeout of the server's own scripts, such as the canary. Each of them takes a tenth of a second.
+/// The timeout of the server's own scripts, such as the canary. Such a script takes a tenth of a second.
 pub(super) const OWN_SCRIPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The timeout for loading modules into a fork server. Loading takes seconds on a slow disk.
@@ -36,8 +36,8 @@ pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause between a failed start of a fork server and the next attempt.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Returns the maximum number of concurrent runs of a server with these settings. Runs of tests have turns of their
-/// own, so they add to the number of calls.
+/// Returns the maximum number of concurrent runs of a server with these settings. Runs of tests have their own turns,
+/// so they add to the number of calls.
 pub(super) fn runs_max(settings: &Settings) -> u64 {
     let calls = settings.sync_concurrency;
     let tests = if settings.policy.is_some() { calls } else { 0 };
@@ -59,7 +59,7 @@ pub(super) fn cpu_seconds(timeout: Duration) -> u64 {
 pub(crate) struct RunLimits {
     /// The maximum wall-clock time, counted from the start of the run.
     pub(crate) timeout: Duration,
-    /// The maximum number of bytes that are kept of each output stream (stdout and stderr).
+    /// The maximum size of each captured output stream (stdout and stderr), in bytes.
     pub(crate) output_bytes_max: usize,
     /// Whether the pictures that the script makes are collected.
     pub(crate) takes_pictures: bool,

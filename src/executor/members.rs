@@ -1,17 +1,18 @@
 //! The members of an object of a QWED package, as `python/members.py` sends them after a script has used the object
-//! wrongly: with an `AttributeError`, an `ImportError` or a `TypeError`.
+//! wrongly: with an `AttributeError`, an `ImportError`, a `TypeError` or pydantic's `ValidationError`.
 //!
-//! A script that can write to the pipe can send another list. So each line is bounded and printable, and the list is
-//! shown as a list of members only.
+//! A script that can write to the pipe can forge the list. So each line is bounded and printable, and the model sees
+//! the list only as a list of members.
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of bytes that a run sends.
+/// The maximum size of the list, in bytes.
 pub(super) const BYTES_MAX: usize = 1 << 16;
 
-/// The maximum number of lines, with the name of the object.
+/// The maximum number of lines, including the line with the name of the object.
 const LINES_MAX: usize = 41;
-/// The maximum number of characters of all members that are shown. It is small, because a model pays for each token.
+/// The maximum number of characters of all members that are shown. It is small, because each token of a model costs
+/// money.
 const CHARS_MAX: usize = 2000;
 
 /// The name of an object, and its members: signatures of methods, and names of attributes.
@@ -19,13 +20,14 @@ const CHARS_MAX: usize = 2000;
 pub(crate) struct Members {
     object: String,
     lines: Vec<String>,
-    /// The number of all members. Not all are sent.
+    /// The number of all members, including members that were not sent.
     count: usize,
 }
 
 impl Members {
-    /// Reads the name of the object and the number of its members in the first line, and a member in each other line.
-    /// Returns `None` if the object does not belong to a QWED package, or if a line is not printable ASCII.
+    /// Parses the list. The first line contains the name of the object and the number of its members. Each other line
+    /// is a member. Returns `None` if the object does not belong to a QWED package, or if a line is not printable
+    /// ASCII.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
         let is_printable =

@@ -11,8 +11,8 @@
 //!   which have more rights. `one_shot` is the server's side of a run. It exchanges an order and a
 //!   [`report`](crate::sandbox::report) with a [`supervisor`](crate::sandbox::supervisor), a separate process for each
 //!   run that starts Python, watches it and cleans up after it.
-//! - `warm` (Linux only) runs each script in a child of an interpreter that has already loaded the modules of
-//!   verifications. If no such child is available, `warm` uses a [`OneShotExecutor`].
+//! - `warm` (Linux only) runs each script in a forked child of an interpreter that has already imported packages. If
+//!   no such child is available, `warm` uses a [`OneShotExecutor`].
 
 #![cfg_attr(
     any(not(target_os = "linux"), qwed_portable),
@@ -137,13 +137,14 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// value. Returns `None` if no script can run.
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>>;
 
-    /// Returns an executor for the interpreter of other settings. It shares the processes and limits of this executor, and
-    /// starts a new interpreter for each run. Returns `None` if this executor has no other interpreters.
+    /// Returns an executor for the interpreter that other settings select. The new executor starts a new interpreter
+    /// for each run. Its runs count towards the limits of this executor. Returns `None` if this executor supports only
+    /// one interpreter.
     fn with_interpreter(&self, _settings: &Settings) -> Option<Arc<dyn Executor>> {
         None
     }
 
-    /// Starts preparations for the first calls, in the background. By default it does nothing.
+    /// Starts preparations for the first calls in the background. The default implementation does nothing.
     fn warm_up(&self) {}
 
     /// Counts the fork servers by their state. All counts are zero for an executor without fork servers.
@@ -151,8 +152,8 @@ pub(crate) trait Executor: Send + Sync + 'static {
         ForkServers::default()
     }
 
-    /// Ends the processes that exist between runs, such as fork servers, and waits until they are gone. Does not end
-    /// runs: each run has its own cancellation token.
+    /// Ends the processes that exist between runs, such as fork servers, and waits until they have ended. Does not end
+    /// runs, because each run has its own cancellation token.
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -163,8 +164,7 @@ pub(crate) trait Executor: Send + Sync + 'static {
 pub(crate) struct ForkServers {
     pub(crate) ready: usize,
     pub(crate) starting: usize,
-    /// The number of fork servers that do not run: they were not needed so far, were idle for too long, failed to
-    /// start, or were closed.
+    /// The number of fork servers that do not run: not needed yet, idle for too long, failed to start, or closed.
     pub(crate) off: usize,
     /// The number of starts that replaced an earlier fork server.
     pub(crate) restarts: u64,
@@ -192,7 +192,7 @@ pub(crate) struct Surroundings {
     pub(crate) version: String,
     /// The folders of the interpreter's installed packages.
     pub(crate) packages: Vec<PathBuf>,
-    /// The folders of the standard library, and the shared libraries that every script loads.
+    /// The interpreter's program, its shared libraries and the folders of its standard library.
     pub(crate) own: Vec<PathBuf>,
     /// The environment variables of scripts.
     pub(crate) variables: Vec<(String, String)>,
@@ -205,8 +205,8 @@ pub(crate) struct Surroundings {
     pub(crate) plan_sha256: String,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them.
     pub(crate) determinism: Option<Determinism>,
-    /// The modules of each fork server, in addition to the modules of those before it. Empty if each run gets a new
-    /// interpreter.
+    /// The modules that each fork server loads in addition to the modules of the previous fork server. Empty if each
+    /// run gets a new interpreter.
     pub(crate) preload: Vec<Vec<String>>,
 }
 
@@ -216,22 +216,22 @@ pub(crate) enum InReach {
     /// At this tier, scripts can read all files of the server's user.
     #[error("tier {0} of the sandbox lets scripts read all files of this user")]
     Tier(Tier),
-    /// `file` is in `folder`, which scripts can read. The path in `file` may be another name of the file.
+    /// `file` is in `folder`, which scripts can read. `file` may be a hard link, or a path through another mount.
     #[error("{} is in {}, which scripts can read", .file.display(), .folder.display())]
     Folder { file: PathBuf, folder: PathBuf },
 }
 
 impl Surroundings {
-    /// Returns the measures that apply to a run with this start. Addresses depend on the start, and runs get a new
-    /// interpreter if their fork server has failed.
+    /// Returns the measures that apply to a run with this start. Addresses are fixed only if the start is the usual
+    /// start of this executor, because a fork has other addresses than a new interpreter.
     pub(crate) fn measures(&self, start: Start) -> Option<Determinism> {
         let usual = if self.preload.is_empty() { Start::Cold } else { Start::Warm };
         let fixes = |it: Determinism| it.fixes_addresses && start == usual;
         self.determinism.map(|it| Determinism { fixes_addresses: fixes(it), ..it })
     }
 
-    /// Returns why scripts can read one of `files`, which are canonical paths. Returns `None` if scripts can read none
-    /// of these files. For a tier that does not protect files, returns the reason even if `files` is empty.
+    /// Returns why scripts can read one of `files`, which are canonical paths; `None` if they can read none. For a
+    /// tier that does not protect files, returns the reason even if `files` is empty.
     pub(crate) fn reach_of<'p>(
         &self,
         files: impl IntoIterator<Item = &'p PathBuf>,
@@ -279,8 +279,7 @@ pub(crate) struct ProjectRun {
     pub(crate) closed: PathBuf,
     /// The folder in which the code may leave files, as a canonical path. No readable path overlaps this folder.
     pub(crate) artifacts: ArtifactFolder,
-    /// Environment variables in addition to the variables that scripts get. They replace script variables of the same
-    /// name.
+    /// Environment variables in addition to the variables of scripts. They replace script variables of the same name.
     pub(crate) environment: Vec<(String, String)>,
     /// The memory limit of all processes of the run together, in MiB.
     pub(crate) memory_mb: u64,

@@ -47,7 +47,7 @@ pub(crate) struct OneShotExecutor {
     pub(super) groups: Arc<RunGroups>,
     /// Whether the pictures that scripts make are collected.
     pub(super) takes_pictures: bool,
-    /// The permits for removals of folders in the background, after the outcome of the run was returned.
+    /// The permits for removals of folders that continue in the background.
     removals: Arc<Semaphore>,
     /// The number of current runs, including runs that are about to start.
     runs: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ pub(crate) struct OneShotExecutor {
     runs_max: u64,
     /// Locked while a supervisor starts, so that supervisors start one at a time.
     starts: Arc<Mutex<()>>,
-    /// The permits for runs that do not have their weight yet ([`UNSETTLED_MAX`]).
+    /// The permits for runs that do not have their CPU weight yet ([`UNSETTLED_MAX`]).
     unsettled: Arc<Semaphore>,
     /// The modules of the fork servers that run scripts at tier 3; empty without fork servers.
     pub(super) preload: Vec<Vec<String>>,
@@ -80,13 +80,13 @@ fn scratch_place() -> PathBuf {
 /// The maximum number of folder removals that continue after the outcome of their run.
 const REMOVALS_MAX: usize = 4;
 
-/// The maximum number of runs without their weight, for each processor. On kernels that share the processors between
-/// sessions, an ordinary user may set the weights of ten sessions per second only (`sched(7)`). Until then, each run
-/// takes as much of the processors as this server.
+/// The maximum number of runs without a CPU weight, for each processor. The weight is a nice value that lowers a run's
+/// share of the processors. On kernels that share the processors between sessions, an ordinary user may set the nice
+/// values of only ten sessions per second (`sched(7)`). Until then, each run gets as much CPU time as this server.
 const UNSETTLED_MAX: usize = 4;
 
-/// The maximum wait of a run for others to get their weights. Other users of the machine may take all chances to set a
-/// weight.
+/// The maximum time for which a run waits until earlier runs have their CPU weights. Other users of the machine may
+/// use up the ten changes per second.
 const UNSETTLED_PATIENCE: Duration = Duration::from_secs(10);
 
 fn unsettled_max() -> usize {
@@ -119,8 +119,8 @@ impl OneShotExecutor {
         CountedRun(Arc::clone(&self.runs))
     }
 
-    /// Waits until another run may start without its weight, at most for [`UNSETTLED_PATIENCE`]. The permit is dropped
-    /// when the run has its weight.
+    /// Waits until another run may start without its CPU weight. The permit is dropped when the run has its weight.
+    /// Returns `None` after [`UNSETTLED_PATIENCE`]. The run then starts without a permit.
     pub(super) async fn unsettled(&self) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.unsettled).acquire_owned();
         timeout(UNSETTLED_PATIENCE, permit).await.ok()?.ok()
@@ -134,7 +134,7 @@ impl OneShotExecutor {
 
     /// Returns the containment of scripts. The first call finds it.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
-        // This search must come before this server starts any process. A later search would have to move that process.
+        // This search must come before the start of any process. A later search would have to move that process.
         self.groups.find().await;
         self.supervisors.sweep_once();
         Box::pin(self.containment.get(self)).await
@@ -194,7 +194,7 @@ impl OneShotExecutor {
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
         let _counted = self.count_run();
-        // Only the sandbox of Linux has weights.
+        // Only the sandbox of Linux sets CPU weights.
         let unsettled = match contained.plan.tier {
             Tier::Off | Tier::Seatbelt => None,
             Tier::T1 | Tier::T2 | Tier::T3 => {
@@ -204,8 +204,7 @@ impl OneShotExecutor {
                 permit
             }
         };
-        // Supervisors start one at a time, because each start takes a while on a busy machine, and sixty runs may be
-        // waiting.
+        // Supervisors start one at a time, because each start is slow on a busy machine and sixty runs may be waiting.
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
@@ -225,7 +224,7 @@ impl OneShotExecutor {
         let supervised = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
         let mut supervised = supervised.map_err(RunError::StartSupervisor)?;
-        // An end counts before the timeout, because this server may be late to notice both.
+        // If the run has ended and the timeout has expired, the end counts, because this server may notice both late.
         let cause = tokio::select! {
             biased;
             cause = supervised.follow(&message) => cause,
@@ -298,9 +297,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Waits until a supervisor has removed the folder of its run. A long removal continues in the background. At most
-    /// [`REMOVALS_MAX`] removals run there, so that disks do not fill up. If so many run already, this waits until the
-    /// removal has ended.
+    /// Waits until a supervisor has removed the folder of its run. A long removal continues in the background, unless
+    /// [`REMOVALS_MAX`] removals already do so. This limit keeps disks from filling up.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);

@@ -1,10 +1,10 @@
 //! Kills the processes of a run after its supervisor was killed. This is the second line of defence.
 //!
-//! No process of a run can signal its supervisor, if the kernel can prevent that. But an administrator of the machine
-//! can kill a supervisor, and so can the kernel when memory runs out. Then a run in namespaces ends with its process 1,
-//! and a run of one process ends with its supervisor. The processes of other runs become children of the server,
-//! because the server is a child subreaper too. This module finds and kills these orphans. It never kills children that
-//! the server started for itself.
+//! If the kernel can prevent it, no process of a run can signal its supervisor. But an administrator of the machine
+//! can kill a supervisor, and so can the kernel when memory runs out. A run in namespaces then ends with its process
+//! 1, and a run of a single process ends with its supervisor. The processes of all other runs become children of the
+//! server, because the server is a child subreaper (`prctl(2)`). This module finds and kills these orphans. It never
+//! kills children that the server started for itself.
 
 pub(crate) use platform::{adopt, kill};
 
@@ -51,8 +51,8 @@ mod platform {
             if orphans.is_empty() {
                 return;
             }
-            // The orphans determine how long the kill takes. The kill runs in a thread for blocking work, so that other
-            // tasks do not wait for it.
+            // A run with many processes makes the kill slow. So the kill runs in a thread for blocking work, where it
+            // delays no other task.
             let _ = tokio::task::spawn_blocking(move || {
                 process_tree::kill_below(Pid::this(), is_orphan);
             })

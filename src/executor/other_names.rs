@@ -1,4 +1,4 @@
-//! Finds the other names of a file: names through other mounts of its file system, and hard links.
+//! Finds the other paths of a file: paths through other mounts of its file system, and hard links.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -13,7 +13,7 @@ struct Mount {
     point: PathBuf,
 }
 
-/// Returns a name of `file` below one of `folders`; `None` if there is no such name. All arguments are canonical paths.
+/// Returns a path of `file` below one of `folders`; `None` if no such path exists. All arguments are canonical paths.
 pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let own = fs::metadata(file).ok().filter(Metadata::is_file)?;
     let is_it = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
@@ -21,10 +21,10 @@ pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
     let found = by_mounts.find(|name| {
         folders.iter().any(|folder| name.starts_with(folder))
-            // Another mount may cover this name, so the name must still lead to the same file.
+            // Another mount may cover this path, so the path must still lead to the same file.
             && fs::metadata(name).is_ok_and(|found| is_it(&found))
     });
-    // All other names are hard links. No table lists hard links, so the folders are searched.
+    // All other paths are hard links. No table lists hard links, so the folders are searched.
     found
         .or_else(|| if own.nlink() > 1 { hard_link_below(folders, own.ino(), is_it) } else { None })
 }
@@ -56,7 +56,7 @@ fn unescaped(mut field: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Returns all names that the mounts give to a file, including `file` itself.
+/// Returns all paths that the mounts give to a file, including `file` itself.
 fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
     let above = mounts.iter().filter(|mount| file.starts_with(&mount.point));
     // `max_by_key` returns the last maximum. Of several mounts at one mount point, the last mount hides the others.
@@ -68,7 +68,7 @@ fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
     same.filter_map(|mount| moved(&inner, &mount.root, &mount.point)).collect()
 }
 
-/// Replaces the start `from` of a path by `to`. `None` if the path is neither at nor below `from`.
+/// Replaces the prefix `from` of a path by `to`. `None` if the path is neither at nor below `from`.
 fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(from).ok()?;
     Some(if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) })

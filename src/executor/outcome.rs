@@ -11,8 +11,9 @@ use crate::verdict::Verdict;
 
 use super::{CheckCounts, EndReport, MemoryBound, Pictures, Returned};
 
-/// The ending, the output and the duration of a run. Its serialized form lacks the pictures' PNGs. A field that another
-/// version of this program has not written has the value of [`Outcome::never_started`].
+/// The ending, the output and the duration of a run. Its serialized form omits the PNG data of pictures.
+/// Deserialization takes missing fields from [`Outcome::never_started`], because another version of this program may
+/// have written the outcome.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default = "Outcome::never_started")]
 pub(crate) struct Outcome {
@@ -30,12 +31,12 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     /// Whether the run was killed because it exceeded its limit of pipes.
     pub(crate) took_pipes: bool,
-    /// Whether the run timed out because of other processes: they used the processors, or they used so many pipes that
-    /// the run could not have pipes of the usual size.
+    /// Whether the run timed out because of other processes. Either they used the processors, or they used so many
+    /// pipes that the pipes of this run may have been smaller than usual.
     pub(crate) is_starved: bool,
-    /// Whether the run timed out after it had waited, for most of the time, for something other than a processor.
+    /// Whether the run timed out after it had slept for most of the time, instead of waiting for a processor.
     pub(crate) has_slept: bool,
-    /// The tier of the run; `None` if it never started.
+    /// The tier of the run; `None` if the run never started.
     pub(crate) tier: Option<Tier>,
     /// The mechanism that limited the run's memory; `None` if its memory was not limited.
     pub(crate) memory_bound: Option<MemoryBound>,
@@ -51,7 +52,7 @@ pub(crate) struct Outcome {
     pub(crate) cached: Option<Cached>,
 }
 
-/// The earlier run of the same script in the same surroundings that an outcome comes from.
+/// The earlier run from which an outcome is reused. It ran the same script in the same surroundings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cached {
     /// The SHA-256 of the receipt of the earlier run; `None` if that run has no receipt.
@@ -60,7 +61,8 @@ pub(crate) struct Cached {
 }
 
 impl Cached {
-    /// Returns the mark in the results of tools: the digest of the receipt if there is one, otherwise `true`.
+    /// Returns the value that marks a reused outcome in tool results: an object with the digest of the receipt if a
+    /// receipt exists, otherwise `true`.
     pub(crate) fn mark(&self) -> Value {
         self.receipt.as_ref().map_or(Value::Bool(true), |_| serde_json::json!(self))
     }
@@ -71,7 +73,7 @@ impl Cached {
 pub(crate) enum Start {
     /// The interpreter was started for the run.
     Cold,
-    /// The interpreter was forked from a fork server, which had loaded the modules of verifications.
+    /// The interpreter was forked from a fork server, which had already imported packages.
     Warm,
 }
 
@@ -99,7 +101,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a run that SIGKILL ended, for a run about which nothing else is known.
+    /// Returns the outcome of a run that SIGKILL ended, if nothing else is known about the run.
     pub(crate) fn killed() -> Self {
         Self { ending: Ending::Exited(Ending::KILLED), ..Self::never_started() }
     }
@@ -111,7 +113,6 @@ impl Outcome {
         is_whole && matches!(self.ending, Ending::Exited(0..))
     }
 
-    /// Returns the duration in milliseconds.
     pub(crate) fn duration_ms(&self) -> u64 {
         u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX)
     }
@@ -121,8 +122,8 @@ impl Outcome {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
-    /// Returns the size of the output and of the value for programs, in bytes. Pictures count with their size in base64,
-    /// the form in which they are sent.
+    /// Returns the size of the output in bytes, including the value of `result`. Pictures count with their size in
+    /// base64, because clients receive them in this form.
     pub(crate) fn output_bytes(&self) -> usize {
         let streams = [&self.stdout, &self.stderr];
         let of = |stream: &Captured| stream.text.len() + stream.bytes.as_ref().map_or(0, Vec::len);
@@ -134,7 +135,7 @@ impl Outcome {
 /// The way in which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ending {
-    /// Python ended, with this exit code or the negative number of the signal that killed it.
+    /// Python ended with this exit code. A negative number is the signal that killed Python.
     Exited(i32),
     /// The run reached its timeout.
     TimedOut,

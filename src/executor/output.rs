@@ -1,4 +1,4 @@
-//! Reads a stream of a script, up to a limit.
+//! Captures an output stream of a script, up to a limit.
 
 use std::os::fd::AsFd;
 
@@ -29,8 +29,8 @@ pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
     rest
 }
 
-/// The reader of one stream. This value lives outside of the future that reads, so that reading can continue after the
-/// future was dropped.
+/// The state of reading one stream. It is separate from the future that reads, so that reading can continue after that
+/// future is dropped.
 #[derive(Debug)]
 pub(super) struct Capture<R> {
     stream: R,

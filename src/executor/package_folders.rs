@@ -1,5 +1,5 @@
-//! The folders from which a fork server has loaded its modules. A change in them means that a new interpreter would
-//! load other modules.
+//! Detects changes in the folders from which a fork server has loaded its modules. After a change, a new interpreter
+//! would load other modules.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,12 +11,12 @@ use super::untrusted::{Untrusted, UntrustedFolder};
 /// The interval between two checks for changed packages.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The folders that modules are loaded from. Each has the time of its last change.
+/// The folders that modules are loaded from, each with the time of its last change.
 #[derive(Debug)]
 pub(super) struct PackageFolders {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The untrusted folder when the modules were loaded, and the lookup of its current path. No module was loaded from
-    /// this folder.
+    /// The untrusted folder at the time when the modules were loaded, and the lookup of its current path. No module
+    /// was loaded from the untrusted folder.
     untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,

@@ -1,8 +1,8 @@
 //! Decodes the pictures of a script, and encodes them again.
 //!
-//! `python/pictures.py` sends the pictures over the side channel. A script can write anything to this channel. A forged
-//! picture is then shown as the script's picture, like text that the script prints. Each picture is decoded row by row and encoded again, so a
-//! client receives only the output of our encoder. No byte of the script's file is passed on.
+//! `python/pictures.py` sends the pictures over the side channel. A script can write anything to this channel, so a
+//! picture can be forged, like text that the script prints. Each picture is decoded row by row and encoded again, so
+//! clients receive only the output of this server's encoder.
 
 use std::io::{self, Cursor, Write};
 
@@ -14,8 +14,7 @@ use super::check_counts;
 use super::end_report;
 use super::frames::{HEAD_BYTES, frames, letter};
 
-/// The maximum number of pictures of a run. A person does not look at more, and a model has no room for more in its
-/// context.
+/// The maximum number of pictures of a run. More pictures would not fit into the context of a model.
 pub(crate) const PICTURES_MAX: usize = 4;
 
 /// The maximum size of one picture, in bytes.
@@ -29,8 +28,8 @@ pub(crate) const PICTURES_BYTES_MAX: usize = 720 * 1024;
 /// MiB.
 pub(crate) const PICTURE_SIDE_MAX: u32 = 4096;
 
-/// The maximum number of bytes that are read from a run's picture pipe. It allows for all pictures, and for the frames
-/// about pictures that are left out.
+/// The maximum number of bytes of the frames of this module: all pictures, and the frames about pictures that are left
+/// out.
 pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + HEAD_BYTES) + 4096;
 
 /// The maximum length of the name of a picture that is left out, in bytes.
@@ -46,7 +45,8 @@ const TOO_LARGE_BYTES_MAX: u64 = 65 * 1024 * 1024;
 /// The maximum number in [`LeftOut::TooMany`].
 const TOO_MANY_MAX: u32 = 99_999;
 
-/// The limit on the decoder's memory for one picture, in bytes. The decoder needs some rows of 16 bits a sample.
+/// The limit on the decoder's memory for one picture, in bytes. The decoder needs memory for some rows of 16-bit
+/// samples.
 const DECODER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The pictures of a run.
@@ -81,10 +81,10 @@ pub(crate) enum LeftOut {
 
 impl Pictures {
     /// Reads the frames of a script's process, up to the first invalid frame, and encodes the pictures again. Takes up
-    /// to some hundred milliseconds.
+    /// to a few hundred milliseconds.
     pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
-        // Counts invalid pictures too. Even two kilobytes of an invalid picture can take as long to decode as any
+        // Counts invalid pictures too, because two kilobytes of an invalid picture can take as long to decode as any
         // picture.
         let mut decoded = 0;
         for (kind, content) in frames(bytes) {
@@ -180,9 +180,8 @@ fn too_large(label: &str, bytes: usize) -> LeftOut {
     LeftOut::TooLarge { label: label.to_owned(), bytes }
 }
 
-/// Returns the name of a figure, or the quoted name of a file. The name appears in a line that the server writes. A
-/// script must not be able to put a sentence or a setting into that line. So a file name must be one short word without
-/// `=`.
+/// Returns the name of a figure, or the quoted name of a file. The name appears in a line that the server writes. To
+/// keep a script from putting a sentence or a setting into that line, a file name must be one short word without `=`.
 fn shown_label(label: &str) -> Option<String> {
     if label.len() > LABEL_BYTES_MAX {
         return None;

@@ -21,9 +21,10 @@ use super::untrusted::UntrustedFolder;
 /// The oldest Python version that the verification libraries still support.
 const VERSION_MIN: (u32, u32) = (3, 8);
 
-/// A Python script that prints facts about its interpreter and the paths that scripts read, and compiles [`BOOTSTRAP`].
-/// The interpreter's path is `sys.executable`. If the candidate is the shim of a version manager, that is the real
-/// program. In a virtual environment, it is the environment's own symlink.
+/// The Python script that the interpreter runs for the probe. It prints facts about the interpreter and the paths that
+/// scripts read. It also compiles [`BOOTSTRAP`], [`FORK_SERVER`] and [`ENTRY`]. The interpreter's path is
+/// `sys.executable`. If the candidate is the shim of a version manager, that is the real program. In a virtual
+/// environment, it is the environment's own symlink.
 const PROBE: &str = include_str!("python/probe.py");
 
 /// The prefixes of environment variables that the probe does not get. The server's own variables include tokens. With
@@ -33,10 +34,10 @@ const PROBE: &str = include_str!("python/probe.py");
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
-/// The maximum number of characters that are kept of an interpreter's standard error. The last characters are kept.
+/// The maximum length of the reported end of an interpreter's standard error, in characters.
 const STDERR_CHARS_MAX: usize = 1000;
 
-/// The bootstrap, which runs before a script. It is compiled once, because compiling takes longer than running it.
+/// The bootstrap, which runs before a script. It is compiled once, because compiling takes longer than running.
 const BOOTSTRAP: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
@@ -49,9 +50,9 @@ const BOOTSTRAP: &str = concat!(
     include_str!("python/members.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
-    // In Python's input, these values follow the bootstrap: a byte for whether pictures are wanted, a byte for whether
-    // the end of the script is reported, a byte for whether a seed follows, the seed, five lengths, the script, the plan
-    // of its checks, the call of a test, its standard input, and its inputs.
+    // In Python's input, these values follow the bootstrap: a flag for pictures, a flag for the report about the end
+    // of the script, a flag for a seed, the seed, five lengths, the script, the plan of its checks, the call of a
+    // test, the standard input and the input files. A flag is the byte `+` or `-`.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
     "\nchannel = 20 if main['script'].read(1) == b'+' else None",
     "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
@@ -69,7 +70,7 @@ const BOOTSTRAP: &str = concat!(
     "\nexcept BaseException as error:",
     "\n ended_by(error, names)",
     "\n raise",
-    // Otherwise the values of the script would not be finalized.
+    // Deletes the script's variables, so that Python finalizes their values.
     "\nfinally:",
     "\n del names\n"
 );
@@ -141,10 +142,10 @@ pub(super) struct Interpreter {
     pub(super) exposures: Vec<HomeExposure>,
 }
 
-/// A folder that scripts can read, and that is the home folder or contains it.
+/// A folder that scripts can read, and that is or contains the home folder of the server's user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HomeExposure {
-    /// The origin of the folder's name: `PYTHONPATH`, or a `.pth` file.
+    /// The source of the folder's path: `PYTHONPATH`, or a `.pth` file.
     pub(crate) origin: &'static str,
     pub(crate) folder: PathBuf,
 }
@@ -196,7 +197,7 @@ pub(crate) enum ProbeError {
     /// The candidate ended with an error.
     #[error("it is not Python, or is damaged: it ended with {0}")]
     Failed(ExitStatus),
-    /// The candidate is another program than Python.
+    /// The candidate is not Python.
     #[error("it is not Python")]
     NotPython,
     /// The candidate is too old.
@@ -352,16 +353,16 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     })
 }
 
-/// Returns the folders of a `PYTHONPATH` that are the same for every script. Relative and empty entries are below the
-/// script's own folder, which is new and empty, so they are left out.
+/// Returns the folders of a `PYTHONPATH` that are the same for every script. Leaves out relative and empty entries,
+/// because they are below the script's own folder, which is new and empty.
 fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     let entries = std::env::split_paths(python_path).filter(|entry| entry.is_absolute());
-    // Each entry is returned with and without `..`. Python removes `..` and the name before it (os.path.abspath), even
-    // if that name is a symlink. The kernel follows the symlink, and it sees the entry before Python changes it.
+    // Each entry is returned with and without `..`. Python removes `..` and the component before it (os.path.abspath),
+    // even if that component is a symlink. The kernel receives the original entry, and follows the symlink.
     entries.flat_map(|entry| [without_parents(&entry), entry]).collect()
 }
 
-/// Removes each `..` and the name before it from an absolute path, as `os.path.abspath` does.
+/// Removes each `..` and the component before it from an absolute path, as `os.path.abspath` does.
 fn without_parents(path: &Path) -> PathBuf {
     let mut shorter = PathBuf::from("/");
     for component in path.components() {

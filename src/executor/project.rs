@@ -65,7 +65,7 @@ impl Contained {
 /// The reason why a project cannot be contained. It contains no path, because clients see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum NotForProject {
-    /// The tier does not keep the project away from the machine's files.
+    /// The tier does not confine the project to its own files.
     #[error("tier {0} of the kernel sandbox does not confine a project to its files; T2 is needed")]
     Tier(Tier),
     /// The interpreter is in the workspace. Probing it would run code of the workspace outside of the sandbox.

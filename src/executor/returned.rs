@@ -1,7 +1,7 @@
 //! The value that a script assigns to `result`, as JSON for programs.
 //!
-//! `python/values.py` encodes the value when the script has ended. A script that can write to the pipe can send another
-//! value, which is its own choice too.
+//! `python/values.py` encodes the value when the script has ended. A script can also write another value to the pipe.
+//! That does no harm, because the script chooses the value anyway.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
@@ -15,22 +15,24 @@ const JSON_BYTES_MAX: usize = 64 * 1024;
 /// [`JSON_BYTES_MAX`].
 pub(super) const ENCODED_BYTES_MAX: usize = 2 * JSON_BYTES_MAX;
 
-/// The largest integer that every JSON reader keeps exactly: 2 to the power of 53 (RFC 8259, section 6).
+/// The largest integer up to which JSON readers represent all integers exactly: 2 to the power of 53 (RFC 8259,
+/// section 6).
 const INTEGER_MAX: u128 = 1 << 53;
 
-/// The maximum number of hexadecimal digits of an integer. Python reads integers of at most 4300 decimal digits.
+/// The maximum number of hexadecimal digits of an integer. By default, Python reads integers of at most 4300 decimal
+/// digits.
 const DIGITS_MAX: usize = 3571;
 
 /// The key of the object that stands for an integer above [`INTEGER_MAX`]. Its value is the integer in decimal digits.
 const INTEGER_KEY: &str = "$int";
 
-/// The value of a script, or the reason why there is none.
+/// The value of a script, or the reason why it is missing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Returned {
     /// The value as JSON.
     Value(Value),
-    /// The script has assigned a value that JSON cannot have, or that is too large.
+    /// The reason why the value is missing: JSON cannot represent it, or it is too large.
     Omitted(String),
 }
 
@@ -59,7 +61,7 @@ impl Returned {
         }
     }
 
-    /// Returns the value or the reason. The other is `None`.
+    /// Returns the value, or the reason why it is missing. The other element is `None`.
     pub(crate) fn parts(self) -> (Option<Value>, Option<String>) {
         match self {
             Self::Value(value) => (Some(value), None),

@@ -1,9 +1,9 @@
 //! The control groups of runs, and the limit on a run's memory.
 //!
-//! A control group with a memory limit counts all memory that the kernel keeps for a run, at every moment. No other
-//! mechanism can count all of it. The watch in the sandbox's `memory` module runs nevertheless, because it enforces the
-//! documented limit. The limit of a group is higher, because a group also counts the files of the scratch folder. If no
-//! group with a memory limit is available, the watch is the only limit.
+//! A control group with a memory limit counts all memory that the kernel uses for a run, at every moment. No other
+//! mechanism can do this. The watch in the sandbox's `memory` module runs as well, because it enforces the documented
+//! limit. The limit of a group is higher than the documented limit, because a group also counts the files of the
+//! scratch folder. If no group with a memory limit is available, the watch is the only limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 /// The mechanism that limits the memory of all processes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryBound {
-    /// A control group. The kernel limits all memory that it keeps for the run, at every moment.
+    /// A control group. The kernel limits all memory that it uses for the run, at every moment.
     #[serde(rename = "control group")]
     ControlGroup,
     /// A watch that takes samples. It runs in the supervisor of a cold run, and in the server for warm runs.
@@ -64,7 +64,8 @@ pub(super) struct RunGroups {
 }
 
 impl RunGroups {
-    /// Creates the control groups of a server. `is_absent` skips the search, for tests on a machine without groups.
+    /// Creates the control groups of a server. `is_absent` skips the search. Tests set it to act as a machine without
+    /// groups.
     pub(super) fn new(is_absent: bool) -> Self {
         let groups = Self::default();
         if is_absent {
@@ -151,8 +152,8 @@ impl RunGroups {
         }
     }
 
-    /// Removes the groups with processes that have ended by now. Restores the control group in which the groups were
-    /// made to its original state. Must be called when the last run has ended.
+    /// Removes the groups in which all processes have ended. Restores the control group in which the groups were made
+    /// to its original state. Must be called after the last run has ended.
     pub(super) fn close(&self) {
         self.remove_ended();
         if let Some(Ok(groups)) = self.found.get() {

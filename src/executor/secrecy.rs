@@ -2,12 +2,12 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Prevents other processes of the same user from reading this process (its memory, environment and descriptors), and
-/// prevents core files. Call this in the server's own process only, because it holds a token. Programs that the server
-/// starts are not protected, so that supervisors can set up namespaces.
+/// Prevents other processes of the same user from reading the memory, the environment and the file descriptors of this
+/// process. Also prevents core dumps. Call this only in the server's own process, which holds a token. Programs that
+/// the server starts are not protected, so that supervisors can set up namespaces.
 pub(crate) fn conceal() -> std::io::Result<()> {
-    // Only the soft limit changes. The server's child processes inherit the hard limit, and this function must not
-    // decide how far scripts without a sandbox may raise their own soft limit.
+    // Only the soft limit changes. Child processes inherit both limits, and a lower hard limit would also bind scripts
+    // that run without a sandbox.
     let (_, most) = getrlimit(Resource::RLIMIT_CORE)?;
     setrlimit(Resource::RLIMIT_CORE, 0, most)?;
     #[cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! The pipe on which a script's process sends its pictures, the counts of its checks and the report about its end, on
-//! the server's side.
+//! The server's side of the pipe on which a script's process sends its pictures, the counts of its checks and the
+//! report about its end.
 //!
 //! `python/pictures.py`, `python/checks.py` and `python/bootstrap.py` write frames to the pipe: a letter, a length of
 //! four bytes (little-endian), and the content. A script can write anything to the pipe, so every frame is bounded and
@@ -27,7 +27,7 @@ static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 const FRAMES_BYTES_MAX: usize =
     pictures::FRAMES_BYTES_MAX + check_counts::FRAMES_BYTES_MAX + end_report::FRAMES_BYTES_MAX;
 
-/// A pipe that receives the frames of a run; `None` if the run sends none.
+/// A pipe that receives the frames of a run; `None` if the run sends no frames.
 #[derive(Debug)]
 pub(super) struct SideChannel(Option<Capture<pipe::Receiver>>);
 

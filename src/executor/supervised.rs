@@ -51,7 +51,7 @@ pub(super) struct Supervised {
     to_supervisor: Option<OwnedWriteHalf>,
     from_supervisor: OwnedReadHalf,
     report: Vec<u8>,
-    /// The permit to be a run without its weight. Dropped when the run has its weight, or has ended.
+    /// The permit to run without a CPU weight. Dropped when the run has its CPU weight, or has ended.
     unsettled: Option<OwnedSemaphorePermit>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,
@@ -147,7 +147,7 @@ impl Supervised {
         tokio::pin!(received);
         let patience = timeout(END_PATIENCE, async {
             while timeout(STOPPED_MAX, &mut received).await.is_err() {
-                // Another process may have stopped the supervisor, so it is continued.
+                // A signal may have stopped the supervisor, so SIGCONT is sent.
                 resume(pid);
             }
         });
@@ -158,7 +158,7 @@ impl Supervised {
     /// other runs again.
     pub(super) async fn outlast(mut self, unended: Unended) {
         let reported = receive(&mut self.from_supervisor, &mut self.report, &mut self.unsettled);
-        // Another process may have stopped the supervisor, or may stop it later. So the loop continues it regularly.
+        // A signal may have stopped the supervisor, or may stop it later. So the loop sends SIGCONT at intervals.
         let pid = self.supervisor.id();
         tokio::pin!(reported);
         while timeout(END_PATIENCE, &mut reported).await.is_err() {
@@ -170,7 +170,7 @@ impl Supervised {
     }
 }
 
-/// Reads the supervisor's report, which is one line, into `report`. Drops `unsettled` when the run has its weight.
+/// Reads the supervisor's report, which is one line, into `report`. Drops `unsettled` when the run has its CPU weight.
 /// Cancel-safe.
 async fn receive(
     from_supervisor: &mut OwnedReadHalf,

@@ -1,5 +1,4 @@
-//! Starts the supervisors of a server, the processes that watch its runs, and cleans up after supervisors that were
-//! killed.
+//! Starts the supervisors of a server, and cleans up after supervisors that were killed.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -51,7 +50,6 @@ impl Supervisors {
         }
     }
 
-    /// Waits until a supervisor has ended.
     pub(super) async fn wait_for_end_of(&self, supervisor: Option<u32>) {
         while supervisor.is_some_and(|pid| self.lock().contains(&pid)) {
             tokio::time::sleep(END_INTERVAL).await;
@@ -93,8 +91,8 @@ impl Supervisors {
     pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
-        // The supervisor is in the session of this process until it has its order. So it does not count as an orphan
-        // before it is on the list.
+        // The supervisor stays in the session of this process until it receives its order. So it does not count as an
+        // orphan before its PID is in `pids`.
         self.lock().extend(pid);
         Ok((supervisor, Listed { pid, supervisors: self.clone() }))
     }

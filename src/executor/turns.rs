@@ -1,4 +1,5 @@
-//! Gives turns to runs, in a fair order between users. The runs of one user are in the order of their calls.
+//! Gives turns to runs, in a fair order between users. The runs of one user get their turns in the order of their
+//! calls.
 //!
 //! All runs of a process wait in one queue. Each kind of run has a lane with its own capacity. The next user in a lane
 //! depends on the runs of each user in all lanes. This module never starts a run or ends one.
@@ -64,12 +65,12 @@ impl<T> PerLane<T> {
     }
 }
 
-/// The queue of all runs of a process. Each lane has a limit on concurrent runs. Other runs wait.
+/// The queue of all runs of a process. Each lane has a limit on concurrent runs. Runs above the limit wait.
 ///
 /// The next turn of a lane goes to the user with the fewest runs in all lanes. Among users with equally many runs, it
 /// goes to the user with the earliest last turn. A user may have all turns of a lane while no other user is present.
-/// While other users are present, a user with its share or more leaves a share free for them. A run cannot be taken
-/// back, so a turn must be free when another user comes.
+/// While other users are present, a user with its share or more gets a turn only if a share of the turns stays free.
+/// Running scripts are not stopped for other users, so turns must be free when another user comes.
 #[derive(Debug)]
 pub(crate) struct Turns {
     queue: Arc<Queue>,
@@ -90,10 +91,10 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     running: PerLane<usize>,
-    /// The number of calls so far, plus the number of turns that were given so far. It numbers calls and turns in
-    /// order.
+    /// The number of calls and of given turns so far. It shows which came first.
     count: u64,
-    /// The users that run something or wait, or did so a short time ago. All callers without a name count as one user.
+    /// The users with a run or a waiting call, now or within the last [`PRESENCE`]. All callers without a name count
+    /// as one user.
     users: HashMap<Arc<str>, User>,
 }
 
@@ -139,8 +140,8 @@ impl Turns {
         }
     }
 
-    /// Waits until a reply with this many bytes of output fits into the memory for unread replies. The memory counts as
-    /// used until the returned value is dropped, when the reply is read.
+    /// Waits until a reply with this many bytes of output fits into the memory for unread replies. Dropping the
+    /// returned value releases the memory. The caller drops it when the reply is read.
     pub(crate) async fn room_for(&self, user: Option<&str>, bytes: usize) -> Option<Held> {
         self.replies.room_for(user, bytes).await
     }
@@ -162,7 +163,8 @@ impl Turns {
         self.waiting.of(lane).load(Ordering::Relaxed)
     }
 
-    /// Waits until there is room for the replies to a user, as [`Turns::take`] does. Used for a reply that needs no run.
+    /// Waits until the limit on unread replies allows another reply to a user, as [`Turns::take`] does. Used for a
+    /// reply that needs no run.
     pub(crate) async fn room_opens(
         &self,
         lane: Lane,
@@ -178,8 +180,8 @@ impl Turns {
     /// Waits for a turn of `user`; `None` if `cancel` is cancelled first. `waits` is `true` during the wait, and
     /// `false` afterwards, even if the future is dropped.
     ///
-    /// In the lane of calls, also waits until there is room for the user's replies. While the replies to a user are not
-    /// read, no more runs start for this user. The results of the other lanes have their own limits.
+    /// In the lane of calls, also waits until the limit on unread replies allows another reply to the user. So a user
+    /// that does not read its replies gets no more runs. The results of the other lanes have their own limits.
     pub(crate) async fn take(
         &self,
         lane: Lane,
@@ -199,7 +201,7 @@ impl Turns {
                 // A turn that arrives after the wait was given up is dropped, and goes to the next call.
                 Err(turn) => cancel.run_until_cancelled(turn).await?.ok()?,
             };
-            // During the wait for the turn, earlier runs may have ended, and their replies may have filled the room.
+            // During the wait for the turn, earlier runs may have ended, and their replies may have reached the limit.
             if !needs_room || self.replies.is_open(user) {
                 return Some(turn);
             }
@@ -328,7 +330,7 @@ impl Drop for Turn {
     }
 }
 
-/// The mark of a call that waits. The call counts as waiting until this value is dropped.
+/// Marks a call as waiting until this value is dropped.
 struct Waiting<'a> {
     waits: &'a AtomicBool,
     turns: &'a Turns,
@@ -460,7 +462,7 @@ mod tests {
         let before = turns.take_at_once(Lane::Calls, ann);
         let mut of_ann = Box::pin(turns.take(Lane::Calls, ann, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none());
-        // The earlier run has ended. Its output fills the room, because it is not read.
+        // The earlier run has ended. Its output fills the user's share of the memory, because no client reads it.
         let unread = turns.room_for(ann, 8 * 1024 * 1024).await;
         drop(before);
         assert!((&mut of_ann).now_or_never().is_none());

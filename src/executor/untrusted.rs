@@ -1,7 +1,8 @@
-//! The folder with code that must never run outside of the sandbox: the workspace of the governed tools.
+//! Checks that a program runs no code of the workspace outside of the sandbox.
 //!
-//! Models write the tests in this folder, and possibly all other files in it: an interpreter, a file that a `.pth` file
-//! names, a module with the name `json`. So this module checks a program before it is started outside of the sandbox.
+//! Models write the tests in the workspace of the governed tools. They may also write other files there: an
+//! interpreter, a file that a `.pth` file names, or a module with the name `json`. So this module checks a program
+//! before it is started outside of the sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,7 +16,8 @@ use qwed_files::links::{leads_through, places_on_the_way};
 
 /// The maximum number of bytes that are read from a file that may name an interpreter: a script, or `pyvenv.cfg`.
 const NAMING_BYTES_MAX: u64 = 64 * 1024;
-/// The maximum number of scripts in a chain in which each script is the interpreter of the previous one (`execve(2)`).
+/// The maximum number of further scripts to follow. The first line of a script may name another script as its
+/// interpreter (`execve(2)`).
 const SCRIPTS_MAX: usize = 5;
 
 type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
@@ -34,20 +36,21 @@ impl fmt::Debug for Untrusted {
 }
 
 impl Untrusted {
-    /// Creates a lookup that calls `look_up`. `look_up` returns `None` if there is no untrusted folder, and an error if
-    /// it cannot find out.
+    /// Creates a lookup that calls `look_up`. `look_up` returns `None` if no untrusted folder is configured, and an
+    /// error if it cannot read the configuration.
     pub(crate) fn looked_up_by(
         look_up: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
     ) -> Self {
         Self { look_up: Some(Arc::new(look_up)) }
     }
 
-    /// Returns true if there is no untrusted folder and there will never be one.
+    /// Returns true if the server has no untrusted folder and will never have one.
     pub(super) fn is_none(&self) -> bool {
         self.look_up.is_none()
     }
 
-    /// Returns the untrusted folder at its current path; `None` if there is none. Returns an error if this is unknown.
+    /// Returns the untrusted folder at its current path; `None` if no folder is configured. Returns an error if the
+    /// lookup fails.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
         let Some(look_up) = &self.look_up else { return Ok(None) };
         let Some(folder) = look_up()? else { return Ok(None) };
@@ -63,7 +66,7 @@ impl Untrusted {
 pub(crate) struct UntrustedFolder {
     /// The path as it was given, and the canonical path.
     names: [PathBuf; 2],
-    /// The device and the inode number. They also identify the folder where it is mounted a second time.
+    /// The device number and the inode number. They also identify the folder at a second mount point.
     identity: (u64, u64),
 }
 
@@ -75,8 +78,8 @@ impl UntrustedFolder {
         Some(Self { names: [folder.to_owned(), real], identity })
     }
 
-    /// Returns whether the resolution of `path` passes through the folder. This is so if the written path is below the
-    /// folder, if a symlink leads through the folder, or if the path is below another mount of the folder.
+    /// Returns whether the resolution of `path` passes through the folder: because the written path is below the
+    /// folder, because a symlink leads through it, or because of another mount of the folder.
     pub(crate) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
             || self.is_mounted_above(path)
@@ -107,8 +110,8 @@ impl UntrustedFolder {
             || home.into_iter().any(|home| self.holds(&home))
     }
 
-    /// Returns whether the first line of a script names a program in the folder, or names another script for which this
-    /// is true. Follows at most `scripts_max` further scripts.
+    /// Returns whether the first line of a script names a program in the folder, directly or through other scripts.
+    /// Follows at most `scripts_max` further scripts.
     fn is_named_by(&self, script: &Path, scripts_max: usize) -> bool {
         named_by_script(script).iter().any(|program| {
             self.holds(program) || (scripts_max > 0 && self.is_named_by(program, scripts_max - 1))
@@ -135,9 +138,9 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Opens the start of a file, if the file can be read.
+/// Opens the start of a regular file; `None` if the file cannot be read.
 fn start_of(path: &Path) -> Option<impl std::io::BufRead> {
-    // Opens regular files only. Opening a named pipe would wait for a writer.
+    // Skips other kinds of files, because opening a named pipe would wait for a writer.
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     let file = is_file.then(|| File::open(path).ok()).flatten()?;
     Some(BufReader::new(file.take(NAMING_BYTES_MAX)))
@@ -188,7 +191,7 @@ mod tests {
         fs::write(at("made/bin/python"), "").unwrap();
         fs::write(at("made/pyvenv.cfg"), format!("Home = {}\n", at("ws/python").display()))
             .unwrap();
-        // The folder is given by its own name, and by the name of a symlink to it.
+        // Tests the folder by its own path, and by the path of a symlink to it.
         for root in ["ws", "alias"] {
             let untrusted = UntrustedFolder::new(&at(root)).unwrap();
             for (path, expected) in [

@@ -17,7 +17,7 @@ pub(super) struct Invalid {
 /// The parsed arguments of `execute_python_code`.
 pub(super) struct Execution {
     pub(super) source: SourceCode,
-    /// The argument `inputs`; empty without one.
+    /// The argument `inputs`. Empty if the argument is missing.
     pub(super) inputs: Inputs,
     /// Whether the script runs in the background.
     pub(super) background: bool,
@@ -52,8 +52,8 @@ pub(super) fn execution(mut arguments: Arguments) -> Result<Execution, Invalid> 
     Ok(Execution { source, inputs, background })
 }
 
-/// Returns the arguments of `execute_python_code` in the form that the decision records. The digests of the inputs take the
-/// place of the inputs.
+/// Returns the arguments of `execute_python_code` in the form that the decision records. Contains the digests of the
+/// inputs instead of their contents.
 pub(super) fn normalized_execution(
     code: &SourceCode,
     inputs: &Inputs,

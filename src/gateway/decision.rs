@@ -50,9 +50,9 @@ pub struct DecisionRecord {
 pub struct DecisionFinding {
     /// The rule that applies, as `family/name`. `None` if no rule applies, for example if the source does not parse.
     pub rule: Option<&'static str>,
-    /// The first line of the place, counted from 1. `None` if the finding concerns the whole source.
+    /// The line where the finding starts, counted from 1. `None` if the finding concerns the whole source.
     pub line: Option<usize>,
-    /// The first column of the place in characters, counted from 1.
+    /// The column where the finding starts, in characters, counted from 1.
     pub column: Option<usize>,
     /// The description of the finding, without positions and without the alternative.
     pub message: String,
@@ -120,8 +120,8 @@ impl DecisionRecord {
         Self { verified: false, status, message, error_code, notes, findings, ..self }
     }
 
-    /// Returns the record as JSON without the arguments, which the client already knows. The size and digest of each input
-    /// remain.
+    /// Returns the record as JSON without the arguments, which the client already knows. The size and digest of each
+    /// input remain.
     pub fn without_arguments(&self) -> Value {
         let mut value = json!({
             "verified": self.verified,
@@ -134,7 +134,7 @@ impl DecisionRecord {
             if let Some(code) = self.error_code {
                 fields.insert("error_code".to_owned(), json!(code));
             }
-            // In the arguments of an allowed call, `inputs` has digests in place of contents.
+            // In the normalized arguments of an allowed call, `inputs` has digests instead of contents.
             if self.verified
                 && let Some(inputs) = self.normalized_arguments.get("inputs")
             {
@@ -151,7 +151,7 @@ impl DecisionRecord {
     }
 }
 
-/// The result of a decision: allowed, or refused for one of two kinds of reason.
+/// The result of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Status {
     /// The call may be carried out.
@@ -160,7 +160,7 @@ pub enum Status {
     /// The call is refused.
     #[serde(rename = "BLOCKED")]
     Blocked,
-    /// The call is refused only because of the admin's settings.
+    /// The call passed all checks of its content, but the admin's settings forbid it.
     #[serde(rename = "BLOCKED_ADMIN_POLICY")]
     BlockedAdminPolicy,
 }

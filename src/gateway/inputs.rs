@@ -17,10 +17,10 @@ use super::written::{Content, Files, INPUTS_MAX, Scalar, VALUES_MAX};
 pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// The number of characters of a name that an error repeats.
+/// The maximum number of characters of a name in an error message.
 const SHOWN_CHARS: usize = 60;
 
-/// Names that are refused although they are plain, each with the reason. A row that starts with a dot is the end of a name.
+/// Plain names that are refused, and the reasons. A row that starts with a dot is a suffix of a name.
 const NOT_DATA: &[(&str, &str)] = &[
     (".py", CODE),
     (".pyc", CODE),
@@ -41,7 +41,7 @@ const CODE: &str = "Python could import it as code";
 const NATIVE: &str = "it could be loaded as native code";
 const SETTINGS: &str = "matplotlib could read its settings from it";
 
-/// Inputs as they are in JSON: a text, `{"base64": …}` or `{"json": …}` for each name.
+/// Inputs in JSON: a text, `{"base64": …}` or `{"json": …}` for each name.
 pub(crate) type WrittenInputs = Files<Content>;
 /// Files in the format of `SandboxFusion`: base64 or `null` for each name.
 pub(crate) type Base64Files = Files<Scalar>;
@@ -78,19 +78,18 @@ pub(crate) enum InputError {
     TooManyValues(String),
 }
 
-/// The form in which the mapping `inputs` shows a file to the script.
+/// The type that a file has in the script's mapping `inputs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
-    /// As a string.
+    /// A string.
     Text,
-    /// As bytes.
+    /// Bytes.
     Bytes,
-    /// As the value that the file contains as JSON.
+    /// The value that the file contains as JSON.
     Json,
 }
 
-/// One file.
 #[derive(Clone, PartialEq, Eq)]
 struct Input {
     name: String,
@@ -100,16 +99,16 @@ struct Input {
     sha256: String,
 }
 
-/// The files that a caller passes with a script. Cheap to clone. `Debug` never shows the contents, so that they do not reach
-/// a log.
+/// The files that a caller passes with a script. Cheap to clone. `Debug` never shows the contents, so that logs do not
+/// contain them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Inputs(Arc<[Input]>);
 
 impl Inputs {
-    /// Parses the argument `inputs`: an object with a text, `{"base64": …}` or `{"json": …}` for each name. `null` counts
-    /// as an empty object.
+    /// Parses the argument `inputs`: an object with a text, `{"base64": …}` or `{"json": …}` for each name. `null`
+    /// counts as an empty object.
     pub(crate) fn from_json(inputs: Value) -> Result<Self, InputError> {
-        // An error is impossible, because every JSON value can be read.
+        // Never fails, because `Files` accepts every JSON value.
         let written = WrittenInputs::deserialize(inputs).map_err(|_| InputError::NotAnObject)?;
         Self::from_written(written)
     }
@@ -123,7 +122,7 @@ impl Inputs {
         Self::new(files.collect::<Result<_, _>>()?)
     }
 
-    /// Decodes files with base64 as their contents. Files without content are left out. A name may start with `./`.
+    /// Decodes files with base64 contents. Omits files without content. A name may start with `./`.
     pub(crate) fn from_base64(written: Base64Files) -> Result<Self, InputError> {
         let mut files = Vec::new();
         for (name, content) in of_object(written)? {
@@ -139,7 +138,7 @@ impl Inputs {
         Self::new(files)
     }
 
-    /// Creates inputs from files that are not in JSON. A file shows as a string if it is UTF-8, otherwise as bytes.
+    /// Creates inputs from files. The script sees a file as a string if the file is UTF-8, otherwise as bytes.
     pub(crate) fn from_files(files: Vec<(String, Vec<u8>)>) -> Result<Self, InputError> {
         let with_form = |(name, content): (String, Vec<u8>)| {
             let form = if std::str::from_utf8(&content).is_ok() { Form::Text } else { Form::Bytes };
@@ -159,13 +158,13 @@ impl Inputs {
             let sha256 = hex::encode(Sha256::digest(&content));
             Input { name, form, content, sha256 }
         };
-        // By name, as in JSON, so that the script sees the same order in a replay.
+        // Sort, so that the script sees the same order in a replay.
         let mut inputs: Vec<Input> = files.into_iter().map(input).collect();
         inputs.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(Self(inputs.into()))
     }
 
-    /// Refuses names that inputs must not have.
+    /// Refuses names that are not plain, not allowed, or equal except for upper and lower case.
     pub(crate) fn require_names(names: &[&str]) -> Result<(), InputError> {
         if names.len() > INPUTS_MAX {
             return Err(InputError::TooMany(names.len()));
@@ -218,8 +217,8 @@ impl Inputs {
         Value::Object(self.files().map(of).collect())
     }
 
-    /// Returns the size and the SHA-256 of each file by its name, as a JSON object. Decisions, results and the audit log
-    /// contain this object instead of the contents.
+    /// Returns the size and the SHA-256 of each file by its name, as a JSON object. Decisions, results and the audit
+    /// log contain this object instead of the contents.
     pub(crate) fn description(&self) -> Map<String, Value> {
         let of = |Input { name, content, sha256, .. }: &Input| {
             (name.clone(), json!({ "bytes": content.len(), "sha256": sha256 }))
@@ -235,7 +234,7 @@ impl fmt::Debug for Inputs {
     }
 }
 
-/// Returns the files of an object, if there are not too many.
+/// Returns the files. Fails if the JSON value is not an object, or has too many files.
 fn of_object<C>(files: Files<C>) -> Result<Vec<(String, C)>, InputError> {
     let Files { first, count, is_object } = files;
     match (is_object, count <= INPUTS_MAX) {
@@ -256,12 +255,13 @@ fn content_of(name: &str, content: Content) -> Result<(Form, Vec<u8>), InputErro
 }
 
 fn decoded(name: &str, text: &str) -> Result<Vec<u8>, InputError> {
-    // Programs such as base64(1) break the lines.
+    // Accept line breaks, because programs such as base64(1) write them.
     let joined = |_| STANDARD.decode(text.split_ascii_whitespace().collect::<String>());
     STANDARD.decode(text).or_else(joined).map_err(|_| InputError::Base64(shown(name)))
 }
 
-/// Refuses a name that is not a plain file name, or with which other code than the script's own could use the file.
+/// Refuses a name that is not a plain file name. Also refuses names of files that Python or a package loads as code or
+/// settings.
 fn require_plain(name: &str) -> Result<(), InputError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " ._-".contains(c);
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -281,11 +281,12 @@ fn require_plain(name: &str) -> Result<(), InputError> {
     }
 }
 
-/// Returns a name in quotes, without control characters, and shortened.
+/// Returns a name in quotes, shortened and with escapes, for an error message.
 fn shown(name: &str) -> String {
     let mut text = String::from('"');
     for c in name.chars().take(SHOWN_CHARS) {
-        // Characters outside of ASCII may look like others, or change the direction of the text.
+        // Escape characters outside of ASCII. They may look like other characters, or change the direction of the
+        // text.
         let _ = if c.is_ascii_graphic() || c == ' ' {
             write!(text, "{c}")
         } else {

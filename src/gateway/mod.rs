@@ -79,7 +79,7 @@ pub struct RiskBasedExecutionGateway {
     code_analysis: CodeAnalysis,
 }
 
-/// Decides a call that does not run a script: it looks up a background job, or is refused.
+/// Decides a call that does not run a script. The call either looks up a background job or is refused.
 ///
 /// # Errors
 ///
@@ -127,7 +127,7 @@ impl Gateway {
     }
 
     /// Makes all checks of a script except the check of the sandbox. `arguments` are the arguments of
-    /// `execute_python_code`. The other parts of the script belong to the same decision.
+    /// `execute_python_code`. `with` contains the tests and inputs of the script.
     ///
     /// # Errors
     ///
@@ -143,8 +143,8 @@ impl Gateway {
         }
     }
 
-    /// Checks a script again that a server, possibly on another machine, has allowed before. This is necessary because
-    /// a row of the database is not a permission. The decision keeps its id.
+    /// Checks a script again that a replica has allowed earlier. A row of the database is not a permission, so this
+    /// replica decides again. The decision keeps its id.
     ///
     /// # Errors
     ///
@@ -236,7 +236,7 @@ impl RiskBasedExecutionGateway {
     }
 }
 
-/// The parts of a script that are decided together with it, besides its arguments.
+/// The tests and inputs of a script, which are decided together with the script.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Accompanying {
     /// The expressions of the script's tests.
@@ -245,8 +245,8 @@ pub(crate) struct Accompanying {
     pub(crate) inputs: Inputs,
 }
 
-/// Parses the arguments of `execute_python_code`. Returns the record of the decision so far, the script, its other parts,
-/// and whether it runs in the background.
+/// Parses the arguments of `execute_python_code`. Returns the record of the decision so far, the script, its tests and
+/// inputs, and whether the script runs in the background.
 fn verified_arguments(
     arguments: Arguments,
     with: Accompanying,
@@ -271,13 +271,14 @@ struct Analysed {
 }
 
 impl Analysed {
-    /// Analyses a script together with the expressions of its tests, as if the script ended with them. The lines of
-    /// findings in an expression follow the last line of the script. The names are of the script alone.
+    /// Analyses a script together with the expressions of its tests, as if the expressions were the last lines of the
+    /// script. The names are the names of the script without the expressions.
     fn of_script(source: &SourceCode, with: &Accompanying) -> Self {
         let Accompanying { calls, inputs } = with;
         let inputs = inputs.names();
         let script = Self::of(source.as_str(), &inputs);
-        // An expression must not complete a script that does not parse.
+        // Check that the script parses without the expressions. Otherwise an expression could complete a broken
+        // script.
         if calls.is_empty() || !script.issues.is_empty() {
             return script;
         }

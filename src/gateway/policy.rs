@@ -23,8 +23,8 @@ pub(super) const EXECUTION: ToolPolicy = ToolPolicy::of(Tool::ExecutePythonCode,
 const POLICIES: &[ToolPolicy] = &[
     EXECUTION,
     ToolPolicy::of(Tool::VerificationStatus, RiskLevel::Low),
-    // This row without a handler lets tests reach the refusal of such a tool in the real binary. Release builds do not
-    // contain the row.
+    // A row without a handler, with which tests reach the refusal of such a tool in the real binary. Release builds do
+    // not contain this row.
     #[cfg(debug_assertions)]
     ToolPolicy { name: "test_tool_without_handler", risk: RiskLevel::High, tool: None },
 ];

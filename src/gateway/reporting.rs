@@ -1,10 +1,10 @@
-//! A second gateway for pipelines of an admin that relies on the kernel's sandbox alone. It reports the findings of the
-//! analysis, but findings never stop a script.
+//! A second gateway, for batches of an admin that relies on the kernel's sandbox alone. This gateway reports the
+//! findings of the analysis, but findings never stop a script.
 //!
 //! This gateway is a separate type, so that no input can switch the gateway for clients to reporting. The server for
-//! clients holds a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which cannot be configured to
-//! report only, and no code converts between the two types. Only `run --batch` creates a `ReportingGateway`, and a test
-//! checks in the sources that no other code creates one.
+//! clients has a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which cannot be configured to report
+//! only. No code converts between the two types. Only `run --batch` creates a `ReportingGateway`. A test checks in the
+//! sources that no other code creates one.
 
 use crate::config::{AdminGate, Settings};
 
@@ -45,7 +45,7 @@ impl ReportingGateway {
         let record = self.admin_gate.pass(record)?;
         let Analysed { issues, notes, names, mut findings } = Analysed::of_script(&source, &with);
         if findings.is_empty() {
-            // A script that cannot be analysed has a text in `issues`, but no finding of a rule.
+            // A script that cannot be analysed has a message in `issues`, but no finding.
             findings = issues.into_iter().map(DecisionFinding::of_text).collect();
         }
         let message = "The findings are reported and not acted on: --analysis report.".to_owned();

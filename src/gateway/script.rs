@@ -9,7 +9,7 @@ use crate::safety::{Analysis, Check, check_plan};
 
 use super::{Accompanying, Inputs, JobId, VerificationId};
 
-/// Python source text. Cheap to clone. `Debug` never shows the text, so that the text does not reach a log.
+/// Python source text. Cheap to clone. `Debug` never shows the text, so that logs do not contain it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SourceCode(Arc<str>);
 
@@ -31,7 +31,7 @@ impl fmt::Debug for SourceCode {
     }
 }
 
-/// The standard input of a script. Cheap to clone. `Debug` never shows the content, so that it does not reach a log.
+/// The standard input of a script. Cheap to clone. `Debug` never shows the content, so that logs do not contain it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stdin(Arc<[u8]>);
 
@@ -47,8 +47,7 @@ impl fmt::Debug for Stdin {
     }
 }
 
-/// The caller that requested a script, as far as the caller is known. This description is only used for receipts and
-/// never for a decision.
+/// The known facts about the caller that requested a script. Only receipts use them, and never a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedBy {
     /// The user that a token has proven.
@@ -85,23 +84,23 @@ impl From<Analysis> for ScriptNames {
     }
 }
 
-/// The job that a script runs for, and the job's user. The user is empty if callers are not authenticated. The audit
-/// log binds the result to the job and the user.
+/// The job of a script, and the job's user. The user is empty if callers are not authenticated. The audit log binds
+/// the result to the job and the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobOwner {
     pub(crate) job: JobId,
     pub(crate) user: String,
 }
 
-/// A script that may run. Only [`Verified::confirm`](super::Verified::confirm) creates one, and an executor accepts
-/// nothing else. A clone is the same permission. It is used for a script that runs once for each of its tests.
+/// A script that may run. Only [`Verified::confirm`](super::Verified::confirm) creates an `AuthorizedScript`. An
+/// executor accepts nothing else. A clone lets a script run once for each of its tests.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
     names: Option<Arc<ScriptNames>>,
     verification_id: VerificationId,
     stdin: Stdin,
-    /// The parts that were decided together with the script.
+    /// The tests and inputs, which were decided together with the script.
     with: Accompanying,
     /// The index of the expression that is evaluated after the script.
     call: Option<usize>,
@@ -131,12 +130,12 @@ impl AuthorizedScript {
         }
     }
 
-    /// Sets the number of findings in a script that may run in spite of them.
+    /// Sets the number of findings, for a script that may run in spite of its findings.
     pub(super) fn with_findings(self, findings: usize) -> Self {
         Self { findings, ..self }
     }
 
-    /// Returns the number of findings in the script, which may run in spite of them.
+    /// Returns the number of findings in spite of which the script may run.
     pub(crate) fn findings(&self) -> usize {
         self.findings
     }
@@ -151,12 +150,12 @@ impl AuthorizedScript {
         &self.asked_by
     }
 
-    /// Sets the shared job that the script runs for.
+    /// Sets the shared job of the script.
     pub(crate) fn with_job(self, job: JobOwner) -> Self {
         Self { job: Some(Arc::new(job)), ..self }
     }
 
-    /// Returns the shared job that the script runs for, if any.
+    /// Returns the shared job of the script, if any.
     pub(crate) fn job(&self) -> Option<&Arc<JobOwner>> {
         self.job.as_ref()
     }
@@ -171,13 +170,13 @@ impl AuthorizedScript {
         Self { stdin: script.stdin.clone(), ..self }
     }
 
-    /// Sets the expression that is evaluated after the script, by its index among the expressions that were decided with
-    /// the script. The default is none.
+    /// Sets the expression that is evaluated after the script. `call` is an index into the expressions that were
+    /// decided with the script. The default is `None`.
     pub(crate) fn with_call(self, call: Option<usize>) -> Self {
         Self { call, ..self }
     }
 
-    /// Returns the expression that is evaluated after the script; empty if there is none.
+    /// Returns the expression that is evaluated after the script. Empty if no expression is evaluated.
     pub(crate) fn call(&self) -> &str {
         self.call.and_then(|index| self.with.calls.get(index)).map_or("", String::as_str)
     }
@@ -206,7 +205,7 @@ impl AuthorizedScript {
         self.names.as_deref()
     }
 
-    /// Returns the plan by which a run counts the script's checks. Empty if there are none, or if the script was not
+    /// Returns the plan by which a run counts the script's checks. Empty if the script has no checks, or was not
     /// analysed.
     pub(crate) fn check_plan(&self) -> &str {
         self.names.as_deref().map_or("", |names| &names.check_plan)

@@ -21,7 +21,7 @@ pub(crate) fn granted(code: &str, background: bool) -> Grant {
     grant
 }
 
-/// Returns a script that may run, with these inputs and with the expressions of its tests.
+/// Returns a script that may run, with `inputs` and with the test expressions `calls`.
 pub(crate) fn granted_with(code: &str, inputs: Inputs, calls: &[&str]) -> AuthorizedScript {
     let calls = calls.iter().map(|call| (*call).to_owned()).collect();
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);

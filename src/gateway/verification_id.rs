@@ -35,7 +35,7 @@ impl VerificationId {
         Self(hex::encode(digest))
     }
 
-    /// Parses the id of an earlier decision, possibly of another machine. Returns `None` if `digits` are not 64
+    /// Parses the id of an earlier decision, possibly by another replica. Returns `None` if `digits` are not 64
     /// lower-case hexadecimal digits.
     pub(super) fn known(digits: String) -> Option<Self> {
         let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);

@@ -7,7 +7,7 @@ use super::{
     Accompanying, AuthorizedScript, DecisionRecord, ErrorCode, ScriptNames, SourceCode, Status,
 };
 
-/// The permission to run an allowed script. Only the gateway creates one.
+/// The permission to run an allowed script. Only the gateway creates a `Grant`.
 #[derive(Debug)]
 pub(crate) enum Grant {
     /// Run the script now and reply with its outcome.
@@ -48,7 +48,7 @@ impl Decision {
     }
 }
 
-/// The sandbox without which a script must not run.
+/// The minimum sandbox for a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     /// Any tier that the admin accepts.
@@ -118,7 +118,7 @@ impl Verified {
         &self.record
     }
 
-    /// Returns the decision in the form that is documented for clients, based on the gateway's own checks only.
+    /// Returns the documented form of the decision, without the check of the sandbox.
     pub(super) fn into_record(self) -> DecisionRecord {
         self.record
     }

@@ -1,5 +1,5 @@
-//! Reads inputs from JSON, and keeps no more of them than inputs may have. Otherwise a text of 96 MiB could become values of
-//! ten gigabytes.
+//! Reads inputs from JSON, and stores at most as many files and values as inputs may have. Without this limit, a text
+//! of 96 MiB could become values of ten gigabytes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,10 +13,10 @@ pub(super) const INPUTS_MAX: usize = 16;
 /// The maximum number of values in an input that is passed as JSON.
 pub(super) const VALUES_MAX: usize = 10_000;
 
-/// Files by name, in their order. The content of a file has the type `C`.
+/// Files with their names, in the order of the JSON object. The content of a file has the type `C`.
 #[derive(Debug)]
 pub(crate) struct Files<C> {
-    /// The first files.
+    /// The first files, at most [`INPUTS_MAX`].
     pub(super) first: Vec<(String, C)>,
     /// The number of all files.
     pub(super) count: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Files<C> {
 pub(crate) enum Content {
     Text(String),
     Base64(String),
-    /// Compact JSON. Only one input is in memory as values, because these can take a hundred times the size of the text.
+    /// Compact JSON. Values would take up to a hundred times as much memory.
     Json(Vec<u8>),
     /// JSON with more than [`VALUES_MAX`] values.
     TooManyValues,
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// The result for each kind of JSON value. The result for every other kind is [`Kinds::other`].
+/// Converts a JSON value. The kinds that an implementation does not override give [`Kinds::other`].
 trait Kinds<'de>: Sized {
     type Result;
 
@@ -82,7 +82,7 @@ trait Kinds<'de>: Sized {
     }
 }
 
-/// Visits a JSON value, and skips the parts that its kind does not need.
+/// The serde visitor that converts a JSON value with `K`.
 struct Shapes<K>(K);
 
 impl<'de, K: Kinds<'de>> Visitor<'de> for Shapes<K> {
@@ -130,7 +130,7 @@ impl<'de, K: Kinds<'de>> Visitor<'de> for Shapes<K> {
     }
 }
 
-/// Reads the rest of an object, and keeps nothing.
+/// Skips the rest of an object. Returns the number of skipped members.
 fn skip<'de, A: MapAccess<'de>>(mut map: A) -> Result<usize, A::Error> {
     let mut count = 0;
     while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
@@ -218,11 +218,11 @@ impl Kinds<'_> for OfScalar {
     }
 }
 
-/// Reads a JSON value with at most so many values in it. The result is `None` if there are more.
+/// Reads a JSON value that contains at most the given number of values. The result is `None` if it contains more.
 struct Limited<'l>(&'l mut usize);
 
 impl Limited<'_> {
-    /// Counts a value. Returns whether it may be kept.
+    /// Counts a value. Returns whether the value is within the limit.
     fn take(&mut self) -> bool {
         let has_room = *self.0 > 0;
         *self.0 = self.0.saturating_sub(1);

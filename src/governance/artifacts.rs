@@ -8,9 +8,9 @@
 //!                    .lock           locked while the run is in progress
 //! ```
 //!
-//! This module never follows a symlink, never opens anything but a regular file, and never waits for a writer. It opens
-//! one component of a path after the other, each relative to its parent folder. So no process can exchange a folder
-//! between a check and its use.
+//! This module never follows a symlink, opens only folders and regular files, and never waits for the writer of a pipe.
+//! It opens each component of a path relative to its parent folder. So no process can replace a folder between a check
+//! and the use of the folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -30,15 +30,15 @@ pub(crate) use listing::{ENTRIES_MAX, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{Removal, RemovalLog, Retained, RetentionError};
 
-/// The name of the file with the evidence. A run is complete when this file exists.
+/// The name of the file with the evidence. A run with this file is complete.
 pub(crate) const EVIDENCE: &str = "evidence.json";
 /// The folder that the tests of a run write to.
 pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
-/// The name prefix of files that are still being written.
+/// The name prefix of incomplete files.
 const TEMPORARY: &str = ".new-";
 
-/// The limit for evidence that is read, in bytes. Evidence with ten thousand artifacts and fifty failures is smaller.
+/// The limit for `evidence.json`, in bytes. Evidence with ten thousand artifacts and fifty failures is smaller.
 const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The folder that contains the folders of all runs.
@@ -47,8 +47,8 @@ pub(crate) struct Artifacts {
     root: PathBuf,
 }
 
-/// The folder of a run in progress. The run counts as ended when this value is dropped or the process dies, because
-/// both release the lock.
+/// The folder of a run in progress, with the lock of the run. The run is no longer in progress when this value is
+/// dropped or the process dies.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -56,20 +56,18 @@ pub(crate) struct RunFolder {
     _lock: File,
 }
 
-/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunState {
-    /// In progress: its server holds the lock.
+    /// The server of the run has locked `.lock`.
     InProgress,
-    /// Complete: its evidence is written.
+    /// The evidence exists.
     Complete,
-    /// Ended because its server died before it wrote the evidence.
+    /// The server of the run died before it wrote the evidence.
     Interrupted,
 }
 
 impl RunState {
-    /// Returns the name for messages.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in progress",
@@ -82,15 +80,15 @@ impl RunState {
 /// The size of a folder, compared with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// All files were counted, and their size is within the limit.
+    /// The size of all files is within the limit.
     Within,
-    /// The files take more bytes on the disk than the limit, or there are more files than are ever counted.
+    /// The files take more bytes on the disk than the limit, or the folder has [`ENTRIES_MAX`] entries or more.
     Above,
-    /// The size is unknown, because a part of the folder changed during the count or a folder cannot be opened.
+    /// The size is unknown, because the folder changed during the count or a folder in it cannot be opened.
     Unknown,
 }
 
-/// The limits for past runs. If both are `None`, all runs are kept.
+/// The limits for past runs. If both limits are `None`, no run is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retention {
     /// The maximum age of a run.
@@ -100,13 +98,13 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Returns whether all runs are kept.
+    /// Returns whether no run is ever removed.
     pub(crate) fn is_everything(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
 }
 
-/// An error about artifacts. The text goes to the model, so it contains no path of the server's machine.
+/// An error about artifacts. The text goes to the model, so it contains no path outside of the run's folder.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
     #[error("no run has this run_id; list_artifacts without run_id lists the runs")]
@@ -128,13 +126,13 @@ pub(crate) enum ArtifactError {
     },
 }
 
-/// Adds the action that failed to an I/O error.
+/// Returns a function that adds the failed action to an I/O error.
 fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
     move |source| ArtifactError::Io { action, source }
 }
 
 impl Artifacts {
-    /// Refers to the artifacts below the server's data folder. Nothing is created before the first run.
+    /// Creates a value for the artifacts below the server's data folder. The first run creates the folder.
     pub(crate) fn new(data_folder: &Path) -> Self {
         Self { root: data_folder.join("artifacts") }
     }
@@ -162,7 +160,6 @@ impl Artifacts {
         state_of(&folder).map_err(failed_to("read the run"))
     }
 
-    /// Reads the evidence of a run.
     pub(crate) fn evidence(&self, run_id: Uuid) -> Result<Vec<u8>, ArtifactError> {
         let folder = self.run(run_id)?;
         let file = folder.file(OsStr::new(EVIDENCE)).map_err(|error| match self.state(run_id) {
@@ -195,7 +192,7 @@ impl RunFolder {
     }
 
     /// Writes one of the server's own files, such as `stdout.txt`, to the run's folder. A crash of the machine can lose
-    /// the file's name until the evidence is written.
+    /// the file until [`Self::write_evidence`] syncs the folder.
     pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         if !is_plain || name == FILES {
@@ -204,8 +201,8 @@ impl RunFolder {
         self.write(name, bytes).map_err(failed_to("write a file of the run"))
     }
 
-    /// Writes the evidence, which makes the run complete, and returns its SHA-256. A reader sees either the whole
-    /// evidence or none.
+    /// Writes the evidence, which completes the run. Returns the SHA-256 of the evidence. A reader never gets
+    /// incomplete evidence.
     pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<String, ArtifactError> {
         let text = format!("{evidence:#}\n");
         self.write(EVIDENCE, text.as_bytes())
@@ -214,28 +211,26 @@ impl RunFolder {
         Ok(hex::encode(Sha256::digest(text)))
     }
 
-    /// Returns the content of a file at the top level of the tests' folder. `None` if it is not a plain file, or is
-    /// larger than `bytes_max`.
+    /// Returns the content of a file at the top level of the tests' folder. Returns `None` if the file is missing, is
+    /// not a plain file, or is larger than `bytes_max`.
     pub(crate) fn read_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
         let files = self.folder.folder(OsStr::new(FILES)).ok()?;
         read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
     }
 
-    /// Removes a file at the top level of the tests' folder. Returns whether it existed.
+    /// Removes a file at the top level of the tests' folder. Returns whether a file was removed.
     pub(crate) fn remove_file(&self, name: &str) -> bool {
         let files = self.folder.folder(OsStr::new(FILES));
         files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
     }
 
-    /// Removes the tests' folder.
     pub(crate) fn remove_files(&self) -> Result<(), ArtifactError> {
         self.folder.remove_tree(OsStr::new(FILES)).map_err(failed_to("remove the files of the run"))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = format!("{TEMPORARY}{name}");
-        // A previous attempt that failed may have left this file. Remove it, because `create_file` fails if the file
-        // exists.
+        // A failed attempt may have left this file. Remove it, because `create_file` fails if the file exists.
         let _ = self.folder.remove_file(OsStr::new(&temporary));
         let mut file = self.folder.create_file(OsStr::new(&temporary))?;
         file.write_all(bytes)?;
@@ -246,8 +241,8 @@ impl RunFolder {
 
 fn state_of(folder: &Folder) -> io::Result<RunState> {
     let is_locked = match folder.file(OsStr::new(LOCK)) {
-        // Use a shared lock. With an exclusive lock, another process that checks the state at the same time would find
-        // the lock and report a run in progress.
+        // Use a shared lock. If two processes check the state at the same time, an exclusive lock of one process would
+        // look like a run in progress to the other.
         Ok(lock) => match lock.try_lock_shared() {
             Ok(()) => false,
             Err(fs::TryLockError::WouldBlock) => true,
@@ -263,15 +258,15 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
-/// Locks a new run for as long as it is in progress. Before it has the lock, a clean-up may take the new folder for an
-/// old run and remove it. Then this function fails with `Interrupted`.
+/// Locks a new run. Before this lock, a clean-up may take the new folder for an old run and remove it. Then this
+/// function fails with `Interrupted`.
 fn begin(lock: &File) -> io::Result<()> {
     lock.lock()?;
     if lock.metadata()?.nlink() == 1 { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
-/// Keeps a run from being removed until the returned lock is dropped. Returns `None` if the run cannot be locked, for
-/// example because it is in progress. A run in progress is not removed either, so it needs no such lock.
+/// Prevents the removal of a run until the returned lock is dropped. Returns `None` if the run cannot be locked, for
+/// example because it is in progress. Clean-ups do not remove runs in progress.
 fn lock_shared(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
@@ -280,11 +275,11 @@ fn evidence_of(folder: &Folder) -> Option<Stat> {
     folder.stat(OsStr::new(EVIDENCE)).ok().filter(Stat::is_plain_file)
 }
 
-/// Compares the size of the folder at `path` on the disk with `bytes_max`.
+/// Compares the disk usage of the folder at `path` with `bytes_max`.
 pub(crate) fn size_of(path: &Path, bytes_max: u64) -> Size {
     let mut bytes = 0_u64;
     let mut count = 0;
-    // Walk to any depth, because a file that is not visited would not be counted.
+    // Walk to any depth, because files below a maximum depth would not be counted.
     let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     let walked = Folder::open(path).and_then(|folder| {
         folder.walk(bounds, |_, stat| {
@@ -308,7 +303,7 @@ fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the time of a run's end: the last change of its evidence or, without evidence, of its folder.
+/// Returns the time of a run's end: the last change of the evidence or, without evidence, of the run's folder.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
         Some(evidence) => Ok(evidence.modified),
@@ -316,15 +311,14 @@ fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     }
 }
 
-/// Parses the id of a run from the name of a folder. Returns `None` for any other name, because the server did not
-/// create that folder.
+/// Parses the id of a run from the name of its folder. Returns `None` for names that the server does not give to runs.
 fn run_id_of(name: &OsStr) -> Option<Uuid> {
     let name = name.to_str()?;
     let run_id = Uuid::try_parse(name).ok()?;
     (run_id.hyphenated().to_string() == name).then_some(run_id)
 }
 
-/// Returns whether the path is the lock file, or a file that is still being written.
+/// Returns whether the path is the lock file or an incomplete file.
 fn is_internal(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
 }

@@ -1,4 +1,4 @@
-//! Counts the time and the attempts of one call. Never ends a run itself: it returns the time that is left.
+//! Counts the time and the attempts of one call. Never ends a run itself, but returns the remaining time.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::Refusal;
 use super::evidence::BudgetUsage;
 use super::policy::Policy;
 
-/// The budget of one call. The time counts from the arrival of the call, so waiting is included.
+/// The budget of one call. The time starts at the arrival of the call, so it includes waiting for a turn.
 #[derive(Debug)]
 pub(super) struct Budget {
     started: Instant,
@@ -16,12 +16,11 @@ pub(super) struct Budget {
     timeout: Duration,
 }
 
-/// The limit that a run reaches first.
+/// The limit that ends a run first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// The policy's timeout of a run.
     Timeout,
-    /// The time that is left of the call's budget.
+    /// The remaining time in the call's budget.
     Budget,
 }
 
@@ -36,7 +35,7 @@ impl Budget {
         }
     }
 
-    /// Counts one attempt. Fails if no attempt or no time is left.
+    /// Counts one attempt. Fails if the budget has no attempt or no time left.
     pub(super) fn attempt(&mut self) -> Result<(), Refusal> {
         if self.attempts >= self.attempts_max {
             return Err(Refusal::BudgetExceeded("attempts_total"));
@@ -46,7 +45,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns the time that a run may take if it starts now, and the bound that limits it.
+    /// Returns the maximum duration of a run that starts now, and the limit that determines it.
     pub(super) fn remaining(&self) -> Result<(Duration, Bound), Refusal> {
         let remaining = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
         match remaining {
@@ -61,7 +60,7 @@ impl Budget {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the used budget for the evidence. `short_circuited` is whether the budget ended the call early.
+    /// Returns the used budget for the evidence. `short_circuited` must be true if the budget ended the call early.
     pub(super) fn usage(&self, short_circuited: bool) -> BudgetUsage {
         BudgetUsage {
             elapsed_ms_total: self.elapsed_ms(),
@@ -76,7 +75,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Returns the budget of a call that arrived `ago_s` seconds ago.
+    /// Creates the budget of a call that arrived `ago_s` seconds ago.
     fn budget(policy: &str, ago_s: u64) -> Budget {
         let started = Instant::now().checked_sub(Duration::from_secs(ago_s)).unwrap();
         Budget::new(started, &Policy::parse(policy).unwrap())
@@ -102,7 +101,7 @@ mod tests {
         assert_eq!(budget(policy, 0).remaining(), Ok((timeout, Bound::Timeout)));
         let (left, bound) = budget(policy, 700).remaining().unwrap();
         assert_eq!(bound, Bound::Budget);
-        // The time that this test takes is subtracted too, so the exact value is unknown.
+        // The remaining time also depends on the duration of this test, so the exact value is unknown.
         assert!(left <= Duration::from_secs(300) && left > Duration::from_secs(100), "{left:?}");
         let mut over = budget(policy, 1001);
         let exceeded = Refusal::BudgetExceeded("elapsed_ms_total");

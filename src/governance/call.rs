@@ -1,8 +1,8 @@
-//! Decides and carries out a governed call, from its token to its reply: authenticate → permission → policy → sandbox →
-//! budget → arguments → audit → run.
+//! Decides and carries out a governed call, in this order: authenticate → permission → policy → sandbox → budget →
+//! arguments → audit → run.
 //!
-//! Each step takes the result of the previous step. A run requires a [`Cleared`]. Only this file can create one, so
-//! steps in the wrong order do not compile.
+//! A run requires a [`Cleared`], which only this file can create after all checks. So a run without the checks does not
+//! compile.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -39,15 +39,13 @@ pub(crate) struct GovernedCall {
     pub(crate) tool: GovernedTool,
     /// The arguments, not yet validated.
     pub(crate) arguments: Map<String, Value>,
-    /// The credentials of the request.
     pub(crate) presented: Presented,
     /// Cancelled when the client no longer wants the reply, or when the server stops.
     pub(crate) cancel: CancellationToken,
-    /// Set while the call waits for its turn.
+    /// Whether the call is waiting for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
 }
 
-/// A call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     /// The id of the call in the audit log, in the artifacts and in the reply.
@@ -106,7 +104,7 @@ impl Governance {
                 let user = Some(caller.user.as_str());
                 let mut turn = self.turns.take_at_once(Lane::Tests, user);
                 if turn.is_none() {
-                    // Record the call before it waits, so that it is in the log even if the server dies meanwhile.
+                    // Record the call before it waits, so that the log has the call even if the server dies meanwhile.
                     let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::WAITING);
                     let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
@@ -123,7 +121,7 @@ impl Governance {
         }
     }
 
-    /// Authenticates the caller, and checks that its role has the tool's permission.
+    /// Authenticates the caller, and checks that the caller's role has the tool's permission.
     async fn admit(&self, call: &Call, presented: &Presented) -> Result<Caller, Refusal> {
         let Presented { token, known } = presented;
         let caller = match self.authenticate(token.as_ref(), known.as_ref()).await {
@@ -144,14 +142,14 @@ impl Governance {
         Ok(reply::of_cancelled(call.run_id))
     }
 
-    /// Checks policy, sandbox, budget and arguments of a run, in this order, and records its start. The caller's
-    /// permission must have been checked before.
+    /// Checks the policy, the sandbox, the budget and the arguments of a run, in this order. Records the start of the
+    /// run. The caller's permission must have been checked before.
     async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
         let (policy, Checked { order, judge, budget, tier }) = match self.check(&call).await {
             Ok(checked) => checked,
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
-        // These rows are written before pytest starts. If this fails, nothing runs.
+        // These rows are written before pytest starts. If the write fails, pytest does not start.
         let rows = [
             (AuditEvent::McpToolCall, AuditOutcome::ALLOWED),
             (AuditEvent::ToolStarted, AuditOutcome::STARTED),
@@ -182,7 +180,7 @@ impl Governance {
         Ok((policy, checked))
     }
 
-    /// Appends the rows about the start of a run, if the caller has a run left today.
+    /// Appends the rows about the start of a run. The inner error is the refusal if the caller has no run left today.
     async fn append_run(
         &self,
         rows: Vec<AuditEntry>,
@@ -198,8 +196,8 @@ impl Governance {
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
-    /// Returns the caller that the token proves. Without a token, returns `known`, which the transport authenticated,
-    /// if its proof is still valid. Without both, uses the server's own token.
+    /// Returns the caller that the token proves. Without a token, returns `known`, the caller that the transport
+    /// authenticated, if the proof is still valid. Without both, uses the server's own token.
     pub(super) async fn authenticate(
         &self,
         token: Option<&Secret>,
@@ -224,8 +222,7 @@ impl Governance {
         policy.map_err(|error| Refusal::PolicyUnusable(error.to_string()))
     }
 
-    /// Records a refused call, and returns the refusal. If the refusal cannot be recorded, returns the error of the
-    /// audit log instead.
+    /// Records a refused call, and returns the refusal. If the audit log fails, returns its error instead.
     pub(super) async fn refused(
         &self,
         call: &Call,
@@ -249,8 +246,8 @@ impl Governance {
         }
     }
 
-    /// Appends rows to the audit log, and returns the place of the last one. If this fails, the caller must not perform
-    /// the recorded action.
+    /// Appends rows to the audit log. Returns the place of the last row. If the append fails, the recorded action must
+    /// not be performed.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         self.try_append(entries).await.map_err(|error| store_failed(&error))
     }
@@ -262,7 +259,8 @@ impl Governance {
         can.is_ok_and(|can| can.map_err(|error| store_failed(&error)).is_ok())
     }
 
-    /// Appends rows like `append`, but returns the error of the store, so that the append can be retried.
+    /// Appends rows like `append`, but returns the error of the store instead of a refusal, so that the append can be
+    /// retried.
     pub(super) async fn try_append(
         &self,
         entries: Vec<AuditEntry>,
@@ -275,7 +273,7 @@ impl Governance {
     }
 }
 
-/// What the checks of a run yield.
+/// The results of the checks of a run.
 struct Checked {
     order: PytestOrder,
     judge: Judge,
@@ -307,7 +305,7 @@ async fn check_run(
     let ready =
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
     let tier = ready.map(|ready| ready.tier);
-    // A lower tier may not run a project. Refuse now, before anything is started for the run.
+    // A tier below T2 may not run a project. Refuse now, before the run needs any process.
     if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
         return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
     }
@@ -321,7 +319,7 @@ async fn check_run(
     Ok(Checked { order, judge, budget, tier })
 }
 
-/// A dry run of a call. It applies the same checks, and runs nothing.
+/// A call for a dry run, which applies the same checks but does not start a run.
 #[derive(Debug)]
 pub(crate) struct Rehearsal<'a> {
     pub(crate) tool: GovernedTool,
@@ -332,7 +330,7 @@ pub(crate) struct Rehearsal<'a> {
 }
 
 impl Rehearsal<'_> {
-    /// Returns the refusal that the call would get, or `Ok` if it would be carried out.
+    /// Returns the refusal that the call would get, or `Ok` if the call would be carried out.
     pub(crate) async fn outcome(
         &self,
         policy: &PolicyFile,
@@ -358,7 +356,7 @@ impl Rehearsal<'_> {
     }
 }
 
-/// Runs blocking work on a separate thread, so that it does not block the async runtime.
+/// Runs blocking work on a separate thread, because it would block the async runtime.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -1,7 +1,6 @@
-//! Writes checkpoints of the audit log: its signed head, appended at intervals to a file that the admin chooses.
+//! Writes checkpoints of the audit log: appends its signed head at intervals to the file in the policy.
 //!
-//! No call waits for a checkpoint. A failed write is logged and retried later. A run is never refused because the file
-//! of checkpoints is unavailable for a while.
+//! No call waits for a checkpoint. A failed write is logged and retried, but never refuses a run.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -22,10 +21,10 @@ use crate::ledger::{AuditPlace, Store, StoreError};
 use crate::logging::Causes;
 use crate::receipt::Receipts;
 
-/// The time after which a failed write is retried.
+/// The pause before a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The reason why no checkpoint was written. It is for the admin, because it contains paths.
+/// The reason why no checkpoint was written. The text is for the admin, because it contains paths.
 #[derive(Debug, Error)]
 enum CheckpointError {
     #[error("{0} is in the workspace, whose code could change it")]
@@ -38,26 +37,24 @@ enum CheckpointError {
     Head(#[from] StoreError),
 }
 
-/// The writer of checkpoints.
 #[derive(Debug)]
 pub(super) struct CheckpointWriter {
     store: Store,
     policy: Arc<PolicyFile>,
     receipts: Arc<Receipts>,
     state: Mutex<State>,
-    /// Notified of every appended row.
+    /// Notified when rows are appended to the log.
     appended: Notify,
     is_started: AtomicBool,
 }
 
-/// The state of the writer.
 #[derive(Debug, Default)]
 struct State {
-    /// The row number of the head that was written last, and the time of this write.
+    /// The row number of the last written head, and the time of the write.
     last: Option<(i64, Instant)>,
-    /// The time before which a failed write is not retried.
+    /// The time at which a failed write is retried.
     retry_at: Option<Instant>,
-    /// The hashes of the heads of other replicas at the last write.
+    /// The hashes of other replicas' heads at the last write.
     others: HashSet<String>,
 }
 
@@ -68,7 +65,7 @@ impl CheckpointWriter {
         Self { store, policy, receipts, state, appended, is_started }
     }
 
-    /// Notifies the writer of appended rows. Returns at once.
+    /// Notifies the writer that rows were appended. Returns at once.
     pub(super) fn notify(self: &Arc<Self>) {
         if !self.is_started.swap(true, Ordering::Relaxed) {
             tokio::spawn(Arc::clone(self).run());
@@ -76,18 +73,18 @@ impl CheckpointWriter {
         self.appended.notify_one();
     }
 
-    /// Writes checkpoints as they become due, for the life of the server.
+    /// Writes checkpoints when they are due, until the server ends.
     async fn run(self: Arc<Self>) {
         loop {
             self.appended.notified().await;
             while let Some(wait) = self.write_if_due_in_background(false).await {
-                // Wait for new rows too, because a row that is appended meanwhile may make a checkpoint due.
+                // Wait for new rows too, because they may make a checkpoint due.
                 let _ = tokio::time::timeout(wait, self.appended.notified()).await;
             }
         }
     }
 
-    /// Writes the last checkpoint, regardless of the interval. Call this when no more rows are appended.
+    /// Writes the last checkpoint, regardless of the interval. Call this method after the last row.
     pub(super) async fn finish(self: &Arc<Self>) {
         let _ = self.write_if_due_in_background(true).await;
     }
@@ -97,10 +94,11 @@ impl CheckpointWriter {
         tokio::task::spawn_blocking(move || writer.write_if_due(is_last)).await.ok().flatten()
     }
 
-    /// Writes a checkpoint if one is due. If a row waits for the next checkpoint, returns the time until it is due.
+    /// Writes a checkpoint if it is due. Returns the time until the next checkpoint is due, or until a retry; `None` if
+    /// no row is new.
     fn write_if_due(&self, is_last: bool) -> Option<Duration> {
-        // If the policy is unusable, nothing is written. Nothing is reported here, because every governed call reports
-        // the mistake.
+        // If the policy is unusable, no checkpoint is written. The mistake is not reported here, because every governed
+        // call reports it.
         let policy = self.policy.current().ok()?;
         let checkpoint = policy.checkpoint.as_ref()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,8 +123,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes the head, and the heads of other replicas unless their hashes are in `known`. Returns the hashes of the
-    /// heads of all other replicas.
+    /// Writes the head, and the other replicas' heads unless their hashes are in `known`. Returns the hashes of all
+    /// other replicas' heads.
     fn write(
         &self,
         policy: &Policy,
@@ -139,8 +137,8 @@ impl CheckpointWriter {
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             return Err(CheckpointError::InWorkspace(file.clone()));
         }
-        // Other replicas sign their own heads too. The copy in this file helps if the checkpoints of another replica
-        // are lost or changed.
+        // Other replicas write their own heads too. The copy in this file helps if their checkpoints are lost or
+        // changed.
         let others = self.store.other_heads()?;
         let new = others.iter().filter(|head| !known.contains(&head.hash));
         let lines = std::iter::once(head).chain(new).map(|head| self.receipts.sign_head(head));
@@ -150,13 +148,13 @@ impl CheckpointWriter {
     }
 }
 
-/// Returns the time until a checkpoint of this head is due; `None` if the head is written already.
+/// Returns the time until a checkpoint of this head is due; `None` if the head is already written.
 fn wait(
     checkpoint: &CheckpointPolicy,
     head: &AuditPlace,
     last: Option<(i64, Instant)>,
 ) -> Option<Duration> {
-    // The server has just started and does not know earlier checkpoints, so write the head at once.
+    // Write the first head after the start at once, because the time of earlier checkpoints is unknown.
     let Some((seq, time)) = last else { return Some(Duration::ZERO) };
     if head.seq == seq {
         return None;
@@ -166,17 +164,17 @@ fn wait(
     Some(if is_due { Duration::ZERO } else { checkpoint.interval.saturating_sub(time.elapsed()) })
 }
 
-/// Appends a line, and returns when it is on the disk. If several servers share a file, their lines do not mix.
+/// Appends lines, and syncs the file. If several servers append to a file, their lines do not mix.
 fn append(path: &Path, line: &[u8]) -> io::Result<()> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644).custom_flags(flags);
     let mut file = options.open(path)?;
-    // Refuse a pipe, because writing to it would wait for its reader.
+    // Refuse a pipe, because a write would wait for the reader.
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // If the last line of the file is incomplete, begin a new line, so that the new line is not joined to it.
+    // If the last line of the file is incomplete, begin a new line.
     let is_torn = !file.metadata()?.len().eq(&0) && last_byte(&mut file)? != b'\n';
     let line = if is_torn { [b"\n", line].concat() } else { line.to_vec() };
     file.write_all(&line)?;
@@ -213,8 +211,7 @@ mod tests {
             (2, 1000, Some(9), Some(false)),
             (2, 1000, Some(8), Some(true)),
             (100, 0, Some(9), Some(true)),
-            // This head is older than the last written head, because an older store was restored. It is written in any
-            // case.
+            // After an older store was restored, the head is older than the last written head. It is due at once.
             (100, 1000, Some(11), Some(true)),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Concludes a run: decides its verdict, its refusal and its outcome in the audit log.
+//! Determines the conclusion of a run: its verdict, its refusal and its outcome in the audit log.
 
 use super::artifacts::{ENTRIES_MAX, Size};
 use super::budget::Bound;
@@ -12,27 +12,26 @@ use crate::executor::{Ending, FindError, NotContained, Outcome, RunError};
 use crate::ledger::AuditOutcome;
 use crate::logging::Causes;
 
-/// The exit code of a process that the system call filter killed with SIGSYS.
+/// The exit code of a process that SIGSYS killed. The system call filter sends this signal.
 const KILLED_BY_FILTER: i32 = -31;
 
-/// The reason why nothing was run.
+/// The reason why pytest was not run.
 pub(super) enum NotRun {
-    /// Refused, because the budget had no time left.
+    /// The budget had no time left.
     Refused(Refusal),
     /// The executor failed to run pytest.
     Failed(RunError),
 }
 
-/// A run that has ended.
 pub(super) struct Ran {
     pub(super) outcome: Outcome,
-    /// The limit that the run would have reached first.
+    /// The time limit of the run that is reached first.
     pub(super) bound: Bound,
     /// The size of the run's files, compared with the policy's limit.
     pub(super) files_size: Size,
 }
 
-/// The server's conclusion about a run: the verdict, and the error or the results for the caller.
+/// The conclusion of a run: the verdict, and the error or the results for the caller.
 pub(super) struct Conclusion {
     pub(super) verdict: Verdict,
     /// The error that the caller gets instead of a result.
@@ -42,7 +41,7 @@ pub(super) struct Conclusion {
 }
 
 impl Conclusion {
-    /// Concludes a run that has ended, under `policy`. `report` has the outcomes of the tests. `ended` is the record of
+    /// Creates the conclusion of a run under `policy`. `report` has the outcomes of the tests. `ended` is the record of
     /// pytest's end.
     pub(super) fn of_run(
         policy: &Policy,
@@ -97,7 +96,6 @@ impl Conclusion {
         Self { verdict, refusal, outcome: Some(outcome), summary: report }
     }
 
-    /// Returns the outcome of the run for the audit log.
     pub(super) fn audit_outcome(&self) -> AuditOutcome {
         match &self.refusal {
             Some(refusal) => AuditOutcome::of(refusal.code().name()),
@@ -105,7 +103,7 @@ impl Conclusion {
         }
     }
 
-    /// Concludes a run that ended because pytest is not installed.
+    /// Creates the conclusion of a run that ended because pytest is not installed.
     pub(super) fn without_pytest(outcome: Outcome) -> Self {
         let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
                        install it there";
@@ -119,7 +117,7 @@ impl Conclusion {
 }
 
 impl NotRun {
-    /// Returns the conclusion of a call that ran nothing.
+    /// Returns the conclusion of a call that did not run pytest.
     pub(super) fn conclusion(self) -> Conclusion {
         let (status, refusal) = match self {
             Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
@@ -133,7 +131,6 @@ impl NotRun {
     }
 }
 
-/// Returns the status and the refusal for the error of a run.
 fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
     match error {
         RunError::Contain(

@@ -1,4 +1,4 @@
-//! Defines `evidence.json`, the record that a run took place and how it ended. Never reads or writes the file itself.
+//! Defines the content of `evidence.json`, the report of a run and its end. Never reads or writes the file itself.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use super::level::JudgeRecord;
 use super::summary::TestSummary;
 use super::workspace::WorkspaceState;
 
-/// A point in time. It is serialized in RFC 3339 in UTC, with milliseconds.
+/// A point in time. The serialized form is RFC 3339 in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(DateTime<Utc>);
 
@@ -48,24 +48,24 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// The way in which a run ended.
+/// The status of a run that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunStatus {
     Passed,
     Failed,
-    /// pytest itself failed, tests could not be collected, or tests ended the run themselves. [`Evidence::reason`] has
-    /// the details.
+    /// pytest itself failed, tests could not be collected, or tests ended the process. Collection errors are in
+    /// [`Evidence::summary`], and all other reasons in [`Evidence::reason`].
     Error,
-    /// Killed at the policy's timeout.
+    /// The run was killed at the policy's timeout.
     Timeout,
-    /// Ended by the sandbox, or not started because the sandbox was unavailable.
+    /// The run exceeded a limit of the sandbox, or the sandbox was unavailable.
     SandboxViolation,
-    /// Exceeded the policy's budget.
+    /// The call exceeded the policy's budget.
     BudgetExceeded,
     Cancelled,
     NoTests,
-    /// No test failed, but not every test that has to pass has passed, or not at the level that the policy requires.
+    /// The judge is not satisfied: a listed test did not pass, a test cannot run isolated, or the level is too low.
     Incomplete,
 }
 
@@ -85,7 +85,7 @@ impl RunStatus {
         }
     }
 
-    /// Returns the word for the status in the audit log.
+    /// Returns the name of the status in the audit log.
     pub(crate) fn audit_word(self) -> &'static str {
         match self {
             Self::Passed => "PASSED",
@@ -101,14 +101,13 @@ impl RunStatus {
     }
 }
 
-/// The budget that the call used.
+/// The part of the budget that a call used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BudgetUsage {
-    /// The time of the whole call so far, in milliseconds.
+    /// The time since the arrival of the call, in milliseconds.
     pub(crate) elapsed_ms_total: u64,
     /// The number of times that pytest was started.
     pub(crate) attempts_total: u64,
-    /// Whether the budget ended the call early.
     pub(crate) short_circuited: bool,
     /// The policy's timeout of one run, in seconds.
     pub(crate) policy_timeout_s: u64,
@@ -120,7 +119,7 @@ pub(crate) struct ArtifactRecord {
     /// The path relative to the run's folder.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// The SHA-256 in lower-case hexadecimal; `None` if the file was not read to its end.
+    /// The SHA-256 in lower-case hexadecimal; `None` if the file was not hashed.
     pub(crate) sha256: Option<String>,
 }
 
@@ -131,29 +130,28 @@ pub(crate) struct Evidence {
     pub(crate) tool: String,
     pub(crate) user: String,
     pub(crate) status: RunStatus,
-    /// The reason not to rely on the result, if there is one.
+    /// The reason why the result is not reliable or incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// The exit code of pytest. It is negative if pytest was killed, and `None` if nothing was run.
+    /// The exit code of pytest, negative if a signal killed pytest; `None` if pytest was not run.
     pub(crate) exit_code: Option<i32>,
-    /// The time when the run started.
     pub(crate) started: Timestamp,
     pub(crate) finished: Timestamp,
-    /// The duration of pytest in milliseconds; `None` if it was not run.
+    /// The duration of pytest in milliseconds; `None` if pytest was not run.
     pub(crate) duration_ms: Option<u64>,
     /// The arguments of the tool, without the token.
     pub(crate) arguments: Map<String, Value>,
     /// The hash of `arguments`, as in the audit log.
     pub(crate) arguments_hash: String,
-    /// The judge of the tests. Evidence of earlier versions has none.
+    /// The judge of the tests; `None` in evidence of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) judge: Option<JudgeRecord>,
     /// The outcomes of the tests, if pytest reported them.
     pub(crate) summary: Option<TestSummary>,
     pub(crate) artifacts: Vec<ArtifactRecord>,
-    /// The number of files that are not in `artifacts`, because there were too many or they are unreadable.
+    /// The number of files that are not in `artifacts`, because they were unreadable or exceeded a limit.
     pub(crate) artifacts_omitted: u64,
-    /// The tier of the sandbox in which the tests ran. `T3` is the tier with all layers.
+    /// The tier of the sandbox in which the tests ran.
     pub(crate) sandbox_tier: Option<String>,
     pub(crate) governance: BudgetUsage,
     #[serde(default)]
@@ -164,8 +162,8 @@ pub(crate) struct Evidence {
     /// The SHA-256 of the policy file when the run was permitted.
     #[serde(default)]
     pub(crate) policy_sha256: Option<String>,
-    /// The interpreter of the tests. The server determined it without any report from the tests; `None` if the server
-    /// found no interpreter.
+    /// The interpreter of the tests; `None` if the server found no interpreter. The server does not use reports of the
+    /// tests to find the interpreter.
     #[serde(default)]
     pub(crate) python: Option<PythonRecord>,
     /// The state of the workspace before the run, if it is a repository.
@@ -173,12 +171,11 @@ pub(crate) struct Evidence {
     pub(crate) workspace: Option<WorkspaceState>,
 }
 
-/// The interpreter of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PythonRecord {
     pub(crate) program: String,
     pub(crate) version: String,
-    /// The version of pytest that is installed for this interpreter; `None` if it was not found.
+    /// The version of the installed pytest; `None` if the server found no pytest.
     pub(crate) pytest: Option<String>,
 }
 
@@ -220,7 +217,7 @@ mod tests {
         assert_eq!(evidence.status, RunStatus::SandboxViolation);
         assert_eq!(serde_json::to_value(&evidence).unwrap(), document);
 
-        // Earlier versions wrote evidence without these fields. It must still be readable.
+        // Evidence of earlier versions lacks these fields, and must still be readable.
         let mut document = document;
         for new in ["server_version", "token", "policy_sha256", "python"] {
             assert!(document.as_object_mut().unwrap().remove(new).is_some(), "{new}");

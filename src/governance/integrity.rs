@@ -1,8 +1,8 @@
-//! Checks the integrity of a run's files: whether they are unchanged since the run ended.
+//! Checks that the files of a run are unchanged since the run ended.
 //!
 //! The row about the end of a run has the hash of its evidence, and the evidence has the hashes of its files. The rows
-//! of the audit log are chained. This module compares the hashes with the current files. It never serves a file that
-//! differs, and never repairs one.
+//! of the audit log are chained. This module compares the hashes with the current files. It never serves or repairs a
+//! file that differs.
 
 mod all;
 
@@ -23,20 +23,20 @@ pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// The content differs.
+    /// The file has another content.
     Changed,
     Missing,
-    /// Added after the end of the run.
+    /// The file was added after the end of the run.
     Added,
     Unreadable,
     /// The audit log has no such run.
     UnknownRun,
 }
 
-/// A file that differs from the file that the run left. The `Display` text goes to models and terminals.
+/// A file that has changed since the run. The `Display` text goes to models and terminals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Difference {
-    /// Relative to the run's folder.
+    /// The path relative to the run's folder.
     pub(crate) path: String,
     pub(crate) change: Change,
 }
@@ -62,16 +62,16 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The reason why a file cannot be compared. The model gets its `Display` text.
+/// The reason why a file cannot be compared with a hash. The model gets the `Display` text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Unconfirmed {
-    /// The run is in progress, or its server died.
+    /// The run is in progress, or the run's server died.
     #[error("the end of the run is not in the audit log")]
     NoEnd,
     /// An earlier version of the server executed the run, and recorded no hash.
     #[error("the audit log has no hash of this run's evidence")]
     NoHash,
-    /// The run left no evidence, so no hash of the file exists.
+    /// The run has no evidence, which contains the hashes of files.
     #[error("the run has no evidence")]
     NoEvidence,
     /// The files were too large to be hashed, or the server was stopping.
@@ -90,7 +90,7 @@ pub(crate) enum IntegrityError {
     Different(Difference),
     #[error("the files of this run were removed by the policy's retention")]
     Removed,
-    /// The call waits for its turn, or its server died while it waited.
+    /// The call is waiting for its turn, or its server died while it waited.
     #[error(
         "this run has not started, so there is no evidence: its call waits for its turn, \
          unless its server has ended"
@@ -102,7 +102,7 @@ pub(crate) enum IntegrityError {
          again in a moment"
     )]
     Starting,
-    /// Another replica executed the run, and has the files. The field is the name of this replica.
+    /// Another replica executed the run and has the files. The field is the name of this replica.
     #[error("the files of this run are on the server that ran it, instance {0}: call that server")]
     Elsewhere(String),
     /// The call started no run. The field is the outcome of the call in the audit log.
@@ -110,14 +110,14 @@ pub(crate) enum IntegrityError {
     NotRun(String),
 }
 
-/// Content that is served. If it could not be compared with a hash, also the reason.
+/// Content of a run for the caller. `unconfirmed` is the reason if the content could not be compared with a hash.
 #[derive(Debug)]
 pub(crate) struct Served<T> {
     pub(crate) content: T,
     pub(crate) unconfirmed: Option<Unconfirmed>,
 }
 
-/// The state in which the run left a file, according to the evidence.
+/// The file that the run left at a path, according to the evidence.
 enum Expected {
     File { bytes: u64, sha256: String },
     Unknown(Unconfirmed),
@@ -131,8 +131,8 @@ struct ListedFiles {
     artifacts_omitted: u64,
 }
 
-/// Returns the evidence of a run. Fails if it differs from the hash in the audit log. If the log has no hash, returns
-/// the evidence together with the reason why it is unconfirmed.
+/// Returns the evidence of a run. Fails if the evidence does not match its hash in the audit log. If the log has no
+/// hash, the evidence is unconfirmed.
 pub(crate) fn evidence(
     artifacts: &Artifacts,
     store: &Store,
@@ -146,8 +146,8 @@ pub(crate) fn evidence(
             return judged;
         }
         // The run may have started, ended or been removed after its rows were read. The log records each of these
-        // events shortly before or after the event changes the folder. So if the rows have changed, compare again. A
-        // run has only a few such events, so this loop ends.
+        // events shortly before or after the folder changes. So if the rows have changed, compare again. The loop ends,
+        // because a run has only a few such events.
         let now = store.recorded_run(run_id)?;
         if now == recorded {
             return judged;
@@ -156,7 +156,7 @@ pub(crate) fn evidence(
     }
 }
 
-/// Compares the evidence in the run's folder (`found`) with the rows of the audit log (`recorded`).
+/// Compares the evidence in the run's folder (`found`) with the rows about the run (`recorded`).
 fn judge(
     store: &Store,
     run_id: Uuid,
@@ -199,17 +199,16 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Returns whether retention has removed a run, completely or in part. If so, a difference that was found in its files
-/// earlier proves nothing.
+/// Returns whether retention has removed a run. Then earlier differences in its files prove nothing.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
-    // Read the log last. The removal is recorded before the folder is renamed, so if the folder is gone, the log has
-    // the removal by now.
+    // Read the log after the folder. A removal is recorded before the folder is renamed, so if retention has removed
+    // the folder, the log already has the row.
     let is_gone = matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
     Ok(is_gone && store.recorded_run(run_id)?.is_removed)
 }
 
-/// Returns a part of a file of a run. Fails if the whole file differs from the hash in the evidence. If the evidence
-/// has no hash, returns the part together with the reason why it is unconfirmed.
+/// Returns a chunk of a file. Fails if the whole file does not match its hash in the evidence. If the evidence has no
+/// hash, the chunk is unconfirmed.
 pub(crate) fn content(
     artifacts: &Artifacts,
     store: &Store,
@@ -218,7 +217,7 @@ pub(crate) fn content(
     range: (u64, Option<usize>),
 ) -> Result<Served<Chunk>, IntegrityError> {
     match compared_content(artifacts, store, run_id, path, range) {
-        // The run may have been removed during the read. Then the difference or the error proves nothing.
+        // If the run was removed during the read, the difference or the error proves nothing.
         Err(IntegrityError::Different(_) | IntegrityError::Artifacts(_))
             if is_removed(artifacts, store, run_id)? =>
         {
@@ -260,8 +259,7 @@ fn compared_content(
     }
 }
 
-/// Looks up a file in the evidence. If the evidence itself could not be compared with the audit log, also returns the
-/// reason.
+/// Looks up a file in the evidence. Also returns the reason if the evidence itself is unconfirmed.
 fn expected(
     artifacts: &Artifacts,
     store: &Store,

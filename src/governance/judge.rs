@@ -1,5 +1,5 @@
-//! Determines how far the result of a run of tests can be trusted: the level of its judge, and whether every test that has
-//! to pass has passed.
+//! Loads the judge of a run: its level, the admin's own tests, and the list of the tests that must pass. Changes the
+//! verdict on a run to incomplete if the judge is not satisfied.
 
 mod folder;
 mod record;
@@ -39,19 +39,20 @@ pub(crate) enum ExpectedOutcome {
     Xfailed,
 }
 
-/// The tests that have to pass, as `qwed-mcp judge record` writes them.
+/// The list of the tests that must pass. `qwed-mcp judge record` writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestList {
-    /// The version of the format: 1.
+    /// The version of the format. Only version 1 exists.
     pub(crate) format: u32,
     /// The SHA-256 of the folder of tests.
     pub(crate) tests_sha256: String,
     /// The level at which the list was recorded.
     pub(crate) level: Level,
     pub(crate) tests: Vec<ListedTest>,
-    /// The kinds of answers of the code under test, by the test and its question: `calc.add()` is answered with a `number`.
-    /// At the level pinned, only the modules of the workspace.
+    /// The kinds of results that the code under test returned to the tests. A key has a test and a request, such as
+    /// `calc.add()`. A kind is a coarse description, such as `number`. At the level pinned, the map has only the
+    /// imported modules of the workspace.
     #[serde(default)]
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
@@ -71,7 +72,7 @@ pub(super) struct PinnedTests {
     /// The canonical path of the folder.
     pub(super) folder: PathBuf,
     sha256: String,
-    /// `None` while the list is recorded.
+    /// The list and the SHA-256 of its file; `None` while the list is recorded.
     list: Option<(TestList, String)>,
 }
 
@@ -126,8 +127,8 @@ impl Default for Judge {
 }
 
 impl Judge {
-    /// Reads the tests and the list that the policy names. `tier` is the tier of the sandbox, if it is known. Blocks on
-    /// the disk.
+    /// Reads the tests and the list that the policy names. `tier` is the tier of the sandbox, if known. Blocks the
+    /// thread.
     pub(super) fn load(policy: &Policy, tier: Option<Tier>) -> Result<Self, UnusableJudge> {
         let JudgePolicy { tests, list, require, has_control } = &policy.judge;
         let required = require.unwrap_or(Level::InProcess);
@@ -153,7 +154,7 @@ impl Judge {
         Ok(Self { level, required, has_control: *has_control, pinned: Some(pinned) })
     }
 
-    /// Creates the judge that records a list.
+    /// Creates a judge for the run that records a list.
     pub(super) fn to_record(policy: &Policy, tier: Option<Tier>) -> Result<Self, UnusableJudge> {
         let Some(tests) = &policy.judge.tests else {
             return Err(UnusableJudge::Tests("the policy does not name it".to_owned()));
@@ -173,14 +174,14 @@ impl Judge {
         }
     }
 
-    /// Returns the list; `None` if there is none, or while it is recorded.
+    /// Returns the list; `None` without tests of the admin, or while the list is recorded.
     pub(super) fn list(&self) -> Option<&TestList> {
         let (list, _) = self.pinned.as_ref()?.list.as_ref()?;
         Some(list)
     }
 
-    /// Corrects the verdict on a run: it passes only if every listed test passed, and ran as isolated as the policy
-    /// requires.
+    /// Corrects the verdict on a run. A run passes only if every listed test has its expected outcome, and the run has
+    /// the level that the policy requires.
     pub(super) fn correct(&self, verdict: Verdict, report: Option<&TestSummary>) -> Verdict {
         let incomplete = |reason| Verdict { status: RunStatus::Incomplete, reason: Some(reason) };
         let not_isolated = report.and_then(|report| report.judged.not_isolated.first());
@@ -211,7 +212,7 @@ impl Judge {
 
 impl PinnedTests {
     fn read(folder: &Path, policy: &Policy, tier: Option<Tier>) -> Result<Self, UnusableJudge> {
-        // Below this tier, processes of the tests could outlive the process that reports their outcomes.
+        // Below this tier, processes of the tests could outlive the observer and change its report.
         if let Some(tier) = tier.filter(|tier| *tier < Tier::T3) {
             return Err(UnusableJudge::Tier(tier));
         }
@@ -230,15 +231,15 @@ impl PinnedTests {
     }
 }
 
-/// Returns why the judge of a policy cannot be used, for the admin.
+/// Returns a warning for the admin if the judge of the policy cannot be used.
 pub(crate) fn judge_warning(policy: &Policy) -> Option<String> {
     let unusable = Judge::load(policy, None).err()?;
     Some(format!("{unusable}: run_pytest is refused"))
 }
 
 impl TestList {
-    /// Returns how the outcomes differ from the list; `None` if they are as listed. `outcomes` has a letter for each
-    /// listed test: the first letter of its outcome, or `-` if it did not run.
+    /// Describes how the outcomes differ from the list; `None` if they do not. `outcomes` has the format of
+    /// `Judged::outcomes`.
     fn deviation(&self, outcomes: &str) -> Option<String> {
         let mut letters = outcomes.bytes();
         let mut count = 0_usize;
@@ -276,7 +277,7 @@ impl TestList {
     }
 }
 
-/// Reads a list of tests. Returns it with the SHA-256 of the file.
+/// Reads a list of tests. Returns the list and the SHA-256 of its file.
 fn read_list(path: &Path) -> Result<(TestList, String), UnusableJudge> {
     let unreadable = |error: std::io::Error| UnusableJudge::List(error.kind().to_string());
     let invalid = |reason: &str| UnusableJudge::List(reason.to_owned());

@@ -4,16 +4,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The level of a judge. A later level includes the promises of the earlier ones.
+/// The level of a judge. Each level includes the guarantees of all earlier levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Level {
-    /// The process of the tests, which also runs the code under test. The result is the tests' own word.
+    /// The tests, pytest and the code under test run in one process, so each of them can forge the result.
     InProcess,
-    /// The tests and their configuration are the admin's. A process that never runs code under test observes them, and
-    /// the server compares the outcomes with a list.
+    /// The admin provides the tests and their configuration. A process that never runs code under test observes the
+    /// tests. The server compares the outcomes with a list.
     Pinned,
-    /// In addition, the code under test runs in a process of its own.
+    /// The code under test runs in a separate process.
     Isolated,
 }
 
@@ -35,14 +35,14 @@ impl fmt::Display for Level {
     }
 }
 
-/// The judge of a run, as in its evidence and in the audit log.
+/// The judge of a run, in the form of the evidence and the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JudgeRecord {
     pub(crate) level: Level,
-    /// The SHA-256 of the folder of the admin's tests.
+    /// The SHA-256 of the folder with the admin's tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tests_sha256: Option<String>,
-    /// The SHA-256 of the list of the tests that have to pass.
+    /// The SHA-256 of the list of the tests that must pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) list_sha256: Option<String>,
 }

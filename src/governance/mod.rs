@@ -1,26 +1,28 @@
-//! Governed tools: they run pytest and read its evidence, under tokens, roles, policy, budget, sandbox and audit. They
-//! exist only if the admin configured a policy file.
+//! Governed tools run pytest and read the evidence of runs. Tokens, roles, a policy, a budget, the sandbox and the
+//! audit log govern each call. The tools exist only if the admin configured a policy file.
 //!
-//! `call` has the steps of a call from top to bottom. The other files:
+//! `call` contains the steps of a call, in their order. The other files:
 //!
 //! | file | content |
 //! |---|---|
 //! | `tools` | the tools, and the permission that each tool needs |
-//! | `policy`, `budget` | the permissions that the admin gives, and the limits of one call |
-//! | `pytest`, `run`, `python` | a run: its arguments, its sandbox, its end, and its interpreter |
-//! | `conclusion`, `verdict` | the conclusion from the end of a run |
-//! | `judge` | how far a result can be trusted: the admin's own tests, and the list of those that have to pass |
+//! | `policy`, `budget` | the policy of the admin, and the limits of one call |
+//! | `pytest`, `run`, `python` | a run of pytest: its arguments, its execution, and its interpreter |
+//! | `conclusion`, `verdict` | the status of a run that has ended |
+//! | `judge` | the admin's own tests, and the list of the tests that must pass |
 //! | `level` | the levels of judges |
-//! | `artifacts`, `evidence`, `summary` | the files that a run leaves, which `read` serves |
-//! | `integrity`, `upkeep` | whether the files of a run are unchanged, and how long they are kept |
+//! | `artifacts`, `evidence`, `summary` | the files of a run |
+//! | `read` | the tools that return the files of past runs |
+//! | `integrity`, `upkeep` | checks that the files of a run are unchanged; the removal of old runs |
 //! | `workspace` | the workspace's commit, and whether its files match that commit |
 //! | `checkpoint` | signed heads of the audit log |
 //! | `refusal`, `reply` | the errors and the results that a caller gets |
 //! | `receipts` | the signed receipts of runs |
 //! | `script_audit` | the rows about `execute_python_code` in the audit log |
 //! | `token_file` | the server's own token |
+//! | `patience` | retries while the store is unreachable |
 //!
-//! This module never stores a token or a row of the audit log itself: the ledger does.
+//! This module never stores tokens or rows of the audit log itself. It uses the ledger.
 
 mod artifacts;
 mod budget;
@@ -85,12 +87,12 @@ pub(crate) use token_file::own_token;
 pub(crate) use tools::{GovernedTool, ReadTool};
 pub(crate) use upkeep::{apply_retention, retention_of};
 
-/// The state that governed calls share, for the life of the process.
+/// The state that all governed calls of the process share.
 pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
-    /// Ensures that at most one clean-up of old runs is in progress, and that no request for a clean-up is lost.
+    /// Ensures that at most one clean-up of old runs is in progress. No request for a clean-up is lost.
     upkeep: Arc<Turn>,
     /// The token for calls that present no token of their own.
     own_token: Option<Secret>,
@@ -99,19 +101,18 @@ pub(crate) struct Governance {
     session: Option<Arc<Session>>,
     /// The queue in which all runs of this process wait for their turns.
     turns: Arc<Turns>,
-    /// Tracks runs that have no end in the audit log yet.
+    /// Tracks the runs that have started, but have no end in the audit log yet.
     unsettled: TaskTracker,
     /// The canonical path of the folder with the store and the artifacts.
     data_folder: PathBuf,
-    /// The writer of receipts for runs; `None` if receipts are not enabled.
+    /// The writer of receipts for runs; `None` if receipts are disabled.
     receipts: Option<Arc<Receipts>>,
-    /// The writer of checkpoints of the audit log; `None` without a key.
+    /// The writer of checkpoints of the audit log; `None` without the key of `receipts`.
     checkpoints: Option<Arc<CheckpointWriter>>,
 }
 
 impl Governance {
-    /// Creates the governed tools under `policy`. `data_folder` must exist; it has the store and the artifacts.
-    /// `executor` executes the runs.
+    /// Creates the governed tools under `policy`. `data_folder` must exist. It contains the store and the artifacts.
     pub(crate) fn new(
         settings: &Settings,
         policy: Arc<PolicyFile>,
@@ -121,7 +122,7 @@ impl Governance {
         session: Option<Arc<Session>>,
     ) -> Self {
         let data_folder = fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
-        // If the policy is unusable, `current` has logged the reason.
+        // If the policy is unusable, `current` logs the reason.
         if let Ok(policy) = policy.current() {
             tracing::info!(tools = ?policy.allowlist, "governed tools enabled");
         }
@@ -141,7 +142,7 @@ impl Governance {
         }
     }
 
-    /// Writes a receipt for every run of tests, and for every refused run.
+    /// Enables receipts for every run of tests and every refused run, and the checkpoints of the audit log.
     pub(crate) fn with_receipts(self, receipts: Option<Arc<Receipts>>) -> Self {
         let checkpoints = receipts.as_ref().map(|receipts| {
             let (store, policy) = (self.store.clone(), Arc::clone(&self.policy));
@@ -167,7 +168,7 @@ impl Governance {
         }
     }
 
-    /// Waits until the end of every run is in the audit log, and the head of the log is signed.
+    /// Waits until the audit log has the end of every run. Then writes the last checkpoint.
     pub(crate) async fn settle(&self) {
         self.store.hurry();
         self.unsettled.close();
@@ -177,8 +178,8 @@ impl Governance {
         }
     }
 
-    /// Removes the runs that the policy no longer keeps, in the background. The server calls this after each run and
-    /// when it starts.
+    /// Removes the runs that exceed the policy's retention, in the background. The server calls this method when it
+    /// starts and after each run.
     pub(crate) fn retain(&self) {
         let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());
         let (policy, turn) = (Arc::clone(&self.policy), Arc::clone(&self.upkeep));
@@ -186,13 +187,12 @@ impl Governance {
         // remaining runs.
         drop(tokio::task::spawn_blocking(move || {
             turn.take(|| {
-                // If the policy is unusable, nothing is removed. Nothing is reported here, because every governed call
-                // reports the mistake.
+                // If the policy is unusable, no run is removed. The mistake is not reported here, because every
+                // governed call reports it.
                 let Ok(policy) = policy.current() else { return };
                 match apply_retention(&artifacts, &store, &policy.retention) {
                     Ok(retained) => tracing::debug!(?retained, "artifacts"),
-                    // Another process is removing old runs. It may have listed the runs before the last run ended. The
-                    // next clean-up removes the remaining old runs.
+                    // Another process is removing old runs. The next clean-up removes the runs that it misses.
                     Err(error @ RetentionError::Busy) => {
                         tracing::warn!(%error, "old runs were not removed");
                     }

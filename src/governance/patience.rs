@@ -1,4 +1,4 @@
-//! Retries while the store cannot be reached.
+//! Retries operations while the store is unreachable.
 
 use std::mem;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use crate::ledger::StoreError;
 use crate::logging::Causes;
 
-/// The pause between two attempts to reach the store.
+/// The pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Repeats an operation of the store as long as the store cannot be reached, until `patience` is cancelled. Without
-/// `patience`, this makes one attempt.
+/// Retries an operation of the store while the store is unreachable, until `patience` is cancelled. Without `patience`,
+/// makes one attempt.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Parses the policy file, which has the governed tools that may be called and the limits of a run.
+//! Parses the policy file, which lists the permitted tools and the limits of a run.
 //!
-//! A policy with an unknown or invalid key is refused as a whole. The parser never checks whether the paths in a policy
-//! exist. This is checked when they are used.
+//! A policy with an unknown key or an invalid value is refused as a whole. The parser never checks whether the paths in
+//! a policy exist, because they are checked when they are used.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,8 +20,7 @@ use document::{Document, Section};
 pub(crate) use check::PolicyCheck;
 pub(crate) use file::PolicyFile;
 
-/// The maximum size of a policy file, in bytes. No policy needs more. Without this limit, a wrong file could fill the
-/// memory.
+/// The maximum size of a policy file, in bytes. Without this limit, a wrong file could fill the memory.
 pub(crate) const POLICY_BYTES_MAX: usize = 64 * 1024;
 
 const TIMEOUT_S_DEFAULT: u64 = 300;
@@ -29,15 +28,15 @@ const TIMEOUT_S_MAX: u64 = 3600;
 const ATTEMPTS_DEFAULT: u64 = 1;
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
-/// The maximum value of `output_bytes_max`, in bytes. The output is held in memory.
+/// The maximum value of `output_bytes_max`, in bytes. It is limited because the output is in memory.
 const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
-/// The maximum value of `total_mb_max`: one exbibyte, in MiB. It is limited because the total is counted in bytes,
-/// which must fit into a `u64`.
+/// The maximum value of `total_mb_max`: one exbibyte, in MiB. It is limited so that the number of bytes fits into a
+/// `u64`.
 const TOTAL_MB_MAX: u64 = 1 << 40;
-/// The default number of rows after which a checkpoint is written. A busy minute has as many rows.
+/// The default number of rows after which a checkpoint is written. A busy server writes them in about a minute.
 const CHECKPOINT_ROWS_DEFAULT: u64 = 1000;
-/// The default time after which a checkpoint is written, even if there are few new rows, in seconds.
+/// The default time after which a checkpoint is written even with few new rows, in seconds.
 const CHECKPOINT_SECONDS_DEFAULT: u64 = 60;
 const CHECKPOINT_SECONDS_MAX: u64 = SECONDS_A_DAY;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
@@ -62,8 +61,7 @@ const SECTIONS: [(&str, &[&str]); 7] = [
     ("audit", &["checkpoint", "checkpoint_rows", "checkpoint_seconds"]),
 ];
 
-/// Variables of the server that tests never get, and the reason. Most of them would change which code runs. A name that
-/// ends in `*` is a prefix.
+/// Environment variables of the server that tests never get, each with the reason. A name that ends in `*` is a prefix.
 const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
     ("PYTHON*", "it changes how Python starts and what it imports"),
     ("PYTEST_*", "it changes which plugins and options pytest has"),
@@ -88,22 +86,20 @@ pub(crate) struct Policy {
     pub(crate) scripts_need_token: bool,
     pub(crate) sandbox: SandboxPolicy,
     pub(crate) budget: BudgetPolicy,
-    /// The folder with the tests. Without this folder no tests run.
+    /// The folder of the workspace; `None` refuses all runs of tests.
     pub(crate) workspace_root: Option<PathBuf>,
-    /// The judge of the tests.
     pub(crate) judge: JudgePolicy,
     /// How long finished runs are kept, and how much space they may take.
     pub(crate) retention: Retention,
-    /// The settings for checkpoints of the audit log; `None` if the admin names no file for them.
+    /// The settings for checkpoints of the audit log; `None` if the policy names no file for checkpoints.
     pub(crate) checkpoint: Option<CheckpointPolicy>,
     /// The SHA-256 of the policy file, in hexadecimal.
     pub(crate) sha256: String,
 }
 
-/// The section `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxPolicy {
-    /// Whether the sandbox is used. Without the sandbox no tests run.
+    /// Whether the sandbox is enabled. If it is disabled, all runs of tests are refused.
     pub(crate) enabled: bool,
     /// The time after which a run of pytest is killed.
     pub(crate) timeout: Duration,
@@ -111,89 +107,85 @@ pub(crate) struct SandboxPolicy {
     pub(crate) memory_limit_mb: u64,
     /// Absolute paths that the tests may read, in addition to the workspace and to Python's own files.
     pub(crate) allowed_paths: Vec<PathBuf>,
-    /// The names of the server's environment variables that tests get.
+    /// The names of the server's environment variables that the tests also get.
     pub(crate) env_whitelist: Vec<String>,
 }
 
-/// The section `budget`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BudgetPolicy {
-    /// The time limit of a whole call; `None` for no limit.
+    /// The time limit of a whole call; `None` means no limit.
     pub(crate) elapsed: Option<Duration>,
     /// The maximum number of times that one call may start pytest.
     pub(crate) attempts_max: u64,
-    /// The maximum number of runs of one user in one day (UTC); `None` for no limit.
+    /// The maximum number of runs of one user in one day (UTC); `None` means no limit.
     pub(crate) runs_per_day: Option<u64>,
-    /// The limit for standard output and for standard error, each, in bytes.
+    /// The limit for each of standard output and standard error, in bytes.
     pub(crate) output_bytes_max: u64,
     /// The limit for all files of a run together, in bytes.
     pub(crate) artifact_bytes_max: u64,
 }
 
-/// The section `judge`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct JudgePolicy {
     /// The folder with the admin's own tests, which replace the tests of the workspace.
     pub(crate) tests: Option<PathBuf>,
-    /// The file with the list of the tests that have to pass. It is present if `tests` is.
+    /// The file with the list of the tests that must pass; `Some` if and only if `tests` is `Some`.
     pub(crate) list: Option<PathBuf>,
-    /// The level below which no run has passed.
+    /// The required level. A run at a lower level does not pass.
     pub(crate) require: Option<Level>,
-    /// Whether the tests run once more with their assertions turned round.
+    /// Whether passed tests run a second time with inverted assertions.
     pub(crate) has_control: bool,
 }
 
-/// The section `audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckpointPolicy {
     /// The file to which signed heads of the log are appended.
     pub(crate) file: PathBuf,
-    /// The number of new rows after which a checkpoint is written, if `interval` has not passed before.
+    /// The number of new rows after which a checkpoint is written before `interval` has passed.
     pub(crate) rows: u64,
-    /// The time after which a checkpoint is written, even if there are fewer than `rows` new rows.
+    /// The time after which a checkpoint is written even with fewer than `rows` new rows.
     pub(crate) interval: Duration,
 }
 
-/// An error of the policy file. The text goes to the model, so it contains no path. From the file it contains only
-/// names of keys.
+/// An error of the policy file. The text goes to the model, so it contains no path, and no content of the file except
+/// the names of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PolicyError {
-    /// Missing, or not readable for the server.
+    /// The file is missing, or the server cannot read it.
     #[error("the policy file cannot be read: {0}")]
     Unreadable(String),
-    /// A folder, a pipe or a device.
+    /// The path refers to a folder, a pipe or a device.
     #[error("the policy file is not a regular file")]
     NotAFile,
-    /// Another user could write a different policy.
+    /// Another user could replace the policy.
     #[error("users other than the admin can change the policy file, or a folder above it")]
     Unprotected(Unprotected),
-    /// Tests could write a different policy.
+    /// Code in the workspace could replace the policy.
     #[error("the policy file is in the workspace, or a symlink there leads to it")]
     InWorkspace,
-    /// See [`POLICY_BYTES_MAX`].
+    /// The file is larger than [`POLICY_BYTES_MAX`].
     #[error("the policy file is larger than 64 KiB")]
     TooLarge,
-    /// Not UTF-8, which TOML requires.
+    /// The file is not UTF-8, which TOML requires.
     #[error("the policy file is not UTF-8")]
     NotUtf8,
-    /// Not TOML. `message` comes from the parser, and quotes nothing from the file.
+    /// The file is not TOML. `message` comes from the parser, and does not quote the file.
     #[error("line {line}: not valid TOML: {message}")]
     Syntax { line: usize, message: String },
-    /// An unknown section or key.
     #[error("line {line}: {key} is not known; {known}")]
     UnknownKey { line: usize, key: String, known: String },
-    /// A value that the key does not accept.
+    /// A value is not valid for its key.
     #[error("line {line}: {key} must {must}")]
     Value { line: usize, key: String, must: String },
 }
 
 impl PolicyError {
-    /// Returns the text for the admin, which may contain a path.
+    /// Returns the text for the admin. It may contain a path.
     pub(crate) fn for_admin(&self) -> String {
         if let Self::Unprotected(reason) = self { reason.to_string() } else { self.to_string() }
     }
 
-    /// Returns the line of the mistake, if the error is about a line.
+    /// Returns the number of the line with the mistake, if the error is about a line.
     pub(crate) fn line(&self) -> Option<usize> {
         match self {
             Self::Unreadable(_)
@@ -222,8 +214,8 @@ impl Policy {
         if mistakes.0.is_empty() { Ok(policy) } else { Err(mistakes.0) }
     }
 
-    /// Parses as much as possible, and uses defaults for mistaken values. The policy must not be used if there are
-    /// mistakes.
+    /// Parses as much as possible, and uses defaults for invalid values. If mistakes are returned, the policy must not
+    /// be used.
     fn read(text: &str) -> Result<(Self, Mistakes), PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLarge);

@@ -1,5 +1,5 @@
 //! Prepares a run of pytest: checks the caller's arguments, and generates the source for the interpreter. Never starts
-//! anything.
+//! a process.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,38 +20,39 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The maximum value of the argument `max_fail`.
 const MAX_FAIL_MAX: u64 = 1_000_000;
 
-/// The space in the folder for artifacts that is reserved for reports, in bytes. The server's own reports need some
-/// hundred kilobytes. The remaining space is enough for the `junit.xml` of some thousand tests.
+/// The space in the folder for artifacts that is reserved for reports, in bytes. The server's own reports need a few
+/// hundred kilobytes. The rest is enough for the `junit.xml` of a few thousand tests.
 const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// The file with the outcomes of the tests, in the folder for artifacts.
 pub(super) const REPORT_FILE: &str = ".new-report";
-/// The file in the same folder that records how pytest ended. It has only NUL bytes if tests end the process before
-/// pytest ends.
+/// The file with the record of pytest's end, in the folder for artifacts. It has only NUL bytes if pytest did not reach
+/// its end.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The file that occupies the reserved space until the reports are written.
+/// The file that occupies [`RESERVE_BYTES`] until the reports are written, in the folder for artifacts.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
 /// The exit code of [`COMMON`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
-/// The Python source that starts pytest, in parts. Each part needs those before it.
+/// The parts of the Python source that starts pytest. [`PytestOrder::source`] joins them.
 const COMMON: &str = include_str!("pytest/common.py");
 const IN_PROCESS: &str = include_str!("pytest/in_process.py");
 const ISOLATION: &str = include_str!("pytest/isolation.py");
 const CONTROL: &str = include_str!("pytest/control.py");
 const OBSERVER: &str = include_str!("pytest/observer.py");
 
-/// A valid request for a run. All paths are in the workspace, and no value can act as an option.
+/// The validated arguments of a run. All paths are in the workspace or in the judge's folder of tests. pytest cannot
+/// take a value for an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PytestOrder {
     /// The canonical path of the workspace.
     pub(super) workspace: PathBuf,
-    /// The arguments of pytest.
+    /// The arguments for pytest.
     arguments: Vec<String>,
 }
 
-/// The reason why arguments are refused. The model gets its `Display` text.
+/// The reason why arguments are refused. The model gets the `Display` text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum InvalidArguments {
     #[error("'{0}' is not an argument of run_pytest; its arguments are {known}", known = KNOWN.join(", "))]
@@ -73,8 +74,8 @@ pub(super) enum InvalidArguments {
 const KNOWN: [&str; 6] = ["test_path", "node_ids", "keyword", "markers", "exit_first", "max_fail"];
 
 impl PytestOrder {
-    /// Checks the arguments of a call against the workspace at `root`. If the judge has tests of its own, the paths in
-    /// the arguments are paths of these tests.
+    /// Checks the arguments of a call. Paths in the arguments are relative to the workspace `root`, or to the judge's
+    /// folder of tests if it has one.
     pub(super) fn parse(
         arguments: &Map<String, Value>,
         root: &Path,
@@ -89,7 +90,7 @@ impl PytestOrder {
         let mut order = Vec::new();
         for (name, option) in [("keyword", "-k"), ("markers", "-m")] {
             if let Some(value) = given(name) {
-                // Option and value are one argument, so a value that begins with `-` is not an option.
+                // Option and value are one argument, so that pytest cannot take a value for an option.
                 order.push(format!("{option}{}", text(name, value)?));
             }
         }
@@ -119,8 +120,9 @@ impl PytestOrder {
         Ok(Self { workspace, arguments: order })
     }
 
-    /// Returns the Python source that runs pytest. pytest leaves its files in the folder `files`, which has room for
-    /// `files_bytes_max` bytes. The run ends after `timeout`. Tests can also import from the entries of `python_path` that are in the workspace.
+    /// Returns the Python source that runs pytest. pytest leaves its files in the folder `files`, which has at most
+    /// `files_bytes_max` bytes. The run ends after `timeout`. Tests can also import from the entries of `python_path`
+    /// that are in the workspace.
     pub(super) fn source(
         &self,
         judge: &Judge,
@@ -128,7 +130,7 @@ impl PytestOrder {
         (files, files_bytes_max): (&Path, u64),
         timeout: Duration,
     ) -> String {
-        // A JSON string or list of strings is a Python literal.
+        // A string or a list of strings in JSON is also a Python literal.
         let project = json!(self.workspace.to_string_lossy());
         let paths = |paths: &[PathBuf]| {
             let paths = paths.iter().map(|path| path.to_string_lossy());
@@ -162,25 +164,25 @@ impl PytestOrder {
     }
 }
 
-/// A module search path, split into parts, because pytest's own modules must be found before code of the workspace.
+/// A module search path, split into parts. Python must find pytest's own modules before code of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PythonPath {
-    /// The folders in the workspace, as canonical paths.
+    /// The entries in the workspace, as canonical paths.
     inside: Vec<PathBuf>,
-    /// The workspace's folder `src`, if the project keeps its packages there. Otherwise empty.
+    /// The workspace's folder `src` if it contains packages, otherwise empty.
     sources: Vec<PathBuf>,
-    /// All other entries of the server's `PYTHONPATH`, in the same form; `None` if the server has no such variable.
+    /// All other entries, in the format of `PYTHONPATH`; `None` if the server has no variable `PYTHONPATH`.
     outside: Option<OsString>,
 }
 
 impl PythonPath {
-    /// Splits the server's own `PYTHONPATH` for the tests of `workspace`, which must be a canonical path. Relative
-    /// entries are relative to the workspace, because pytest starts there.
+    /// Splits the server's own `PYTHONPATH`. `workspace` must be a canonical path. Relative entries are relative to the
+    /// workspace, because pytest starts there.
     pub(super) fn of_server(workspace: &Path) -> Self {
         Self::parted(std::env::var_os("PYTHONPATH").as_deref(), workspace)
     }
 
-    /// Returns the environment variable for the start of pytest; `None` if the server has no such variable.
+    /// Returns `PYTHONPATH` for the start of pytest; `None` if the server has no such variable.
     pub(super) fn variable(&self) -> Option<(&'static str, String)> {
         Some(("PYTHONPATH", self.outside.as_ref()?.to_string_lossy().into_owned()))
     }
@@ -190,8 +192,7 @@ impl PythonPath {
         let mut outside = Vec::new();
         let entries = std::env::split_paths(python_path.unwrap_or_default());
         let entries = entries.filter(|entry| !entry.as_os_str().is_empty());
-        // If `src` is itself a package, it is imported from its parent folder. Then `src` does not belong in the search
-        // path.
+        // If `src` is itself a package, it is imported from its parent folder, so `src` must not be in the search path.
         let sources = workspace.join("src");
         let is_layout = sources.is_dir() && !sources.join("__init__.py").exists();
         for entry in entries {
@@ -202,7 +203,7 @@ impl PythonPath {
                 None => outside.push(entry),
             }
         }
-        // `join_paths` does not fail, because the entries come from a valid search path.
+        // `join_paths` cannot fail, because the entries come from a valid search path.
         let outside = python_path.map(|_| std::env::join_paths(outside).unwrap_or_default());
         let sources = is_layout.then_some(sources);
         let sources = sources.filter(|sources| !inside.contains(sources)).into_iter().collect();
@@ -224,8 +225,8 @@ fn text<'v>(name: &'static str, value: &'v Value) -> Result<&'v str, InvalidArgu
     if is_fit { Ok(text) } else { Err(InvalidArguments::Text(name)) }
 }
 
-/// Resolves a path in the workspace to an absolute path, which pytest cannot take for an option. The names of a test
-/// may follow the path (`tests/test_a.py::test_b`).
+/// Resolves a path in the workspace to an absolute path, which pytest cannot take for an option. After the path, `text`
+/// may name a test (`tests/test_a.py::test_b`).
 fn target(name: &'static str, text: &str, workspace: &Path) -> Result<String, InvalidArguments> {
     let (path, names) = match text.split_once("::") {
         Some((path, names)) => (path, Some(names)),
@@ -284,7 +285,7 @@ mod tests {
             (json!({ "test_path": "." }), vec!["R"]),
             (json!({ "test_path": "in/test_a.py" }), vec!["R/tests/test_a.py"]),
             (json!({ "test_path": folder.path().join("tests") }), vec!["R/tests"]),
-            // This value cannot act as an option, because it becomes an absolute path.
+            // pytest cannot take this value for an option, because it becomes an absolute path.
             (json!({ "test_path": "-x" }), vec!["R/-x"]),
             (
                 json!({ "test_path": "tests/test_a.py::T::t[a-1]" }),
@@ -397,7 +398,7 @@ mod tests {
         let outside = [PathBuf::from("/missing"), root.join("other")];
         assert_eq!(parted.outside, Some(std::env::join_paths(outside).unwrap()));
 
-        // With this file, `src` is a package and not a folder of packages.
+        // With this file, `src` is itself a package.
         fs::write(workspace.join("src/__init__.py"), "").unwrap();
         let parted = PythonPath::parted(None, &workspace);
         assert!(parted.inside.is_empty() && parted.sources.is_empty());

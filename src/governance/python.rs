@@ -1,4 +1,5 @@
-//! Finds the Python and the pytest of runs. Never starts an interpreter, and never relies on reports of tests.
+//! Finds the interpreter and the pytest version of runs. Never starts an interpreter, and never relies on reports of
+//! tests.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,12 +15,12 @@ use super::workspace::WorkspaceState;
 use super::{Governance, Policy};
 use crate::executor::{Environment, Executor, Installation, UntrustedFolder};
 
-/// The suffixes after the name and the version of installed distributions: `.dist-info` from the binary distribution
+/// The suffixes of folders with the metadata of installed distributions: `.dist-info` from the binary distribution
 /// format, and `.egg-info` from Debian.
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
-/// Finds the interpreter and its installed pytest. Starts nothing, because an interpreter could load the workspace's
-/// code at its start, and that code could report anything.
+/// Finds the interpreter and its installed pytest. Does not start the interpreter, because the interpreter could load
+/// code of the workspace, which could forge the answer.
 pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<PythonRecord> {
     let Installation { program, version, packages, .. } = executor.installation().await?;
     let workspace = UntrustedFolder::new(workspace)?;
@@ -27,7 +28,7 @@ pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<
     Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })
 }
 
-/// The policy, the interpreter and the workspace of a run, for the row about its start.
+/// The policy, the interpreter and the workspace of a run, for the audit row about the start of the run.
 #[derive(Debug, Default)]
 pub(super) struct MadeWith {
     policy_sha256: String,
@@ -50,7 +51,7 @@ impl MadeWith {
 }
 
 impl Governance {
-    /// Determines the policy, the interpreter and the workspace of a run that is about to start. Starts nothing for it.
+    /// Determines the policy, the interpreter and the workspace of a run, before the run starts.
     pub(super) async fn made_with(&self, policy: &Policy, workspace: &Path) -> MadeWith {
         let environment = match &self.receipts {
             Some(receipts) => receipts.environment_of(&*self.executor).await,
@@ -62,7 +63,8 @@ impl Governance {
     }
 }
 
-/// Returns the version of a distribution from the first of `folders` that has it. Skips the workspace's folders.
+/// Returns the version of a distribution in the first of `folders` that contains the distribution. Skips folders of the
+/// workspace.
 fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
     let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -73,7 +75,7 @@ fn version_of(name: &str, entry: &OsStr) -> Option<String> {
     let entry = entry.to_str()?;
     let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
     let (found, version) = stem.split_once('-')?;
-    // The name of an .egg-info may end with the version of Python. This is not a part of the distribution's version.
+    // The name of an .egg-info folder may end with the version of Python, such as `-py3.13`. Cut it off.
     let version = version.split_once("-py").map_or(version, |(version, _)| version);
     found.eq_ignore_ascii_case(name).then(|| version.to_owned())
 }

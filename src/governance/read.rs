@@ -1,4 +1,4 @@
-//! Serves earlier runs: their evidence, lists and files. Never starts a run.
+//! Serves the evidence, the lists and the files of earlier runs. Never starts a run.
 
 use std::sync::Arc;
 
@@ -22,14 +22,12 @@ use crate::plain_text::{plain, plain_json};
 const RESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
-/// The arguments of `get_evidence`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfEvidence {
     run_id: Uuid,
 }
 
-/// The arguments of `list_artifacts`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfList {
@@ -38,7 +36,6 @@ struct OfList {
     limit: Option<usize>,
 }
 
-/// The arguments of `get_artifact_content`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfContent {
@@ -49,7 +46,7 @@ struct OfContent {
 }
 
 impl Governance {
-    /// Carries out a call that only reads.
+    /// Carries out a call of a read tool.
     pub(super) async fn read(
         &self,
         call: Call,
@@ -57,7 +54,7 @@ impl Governance {
         caller: Caller,
     ) -> Result<GovernedReply, Refusal> {
         let read = match self.policy().await {
-            // No rule of a policy restricts reading, but while the policy is unusable, every governed call is refused.
+            // No rule of a policy restricts reading. But while the policy is unusable, every governed call is refused.
             Ok(_) => self.look_up(tool, &call).await,
             Err(refusal) => Err(refusal),
         };
@@ -81,8 +78,8 @@ impl Governance {
 }
 
 impl Call {
-    /// Returns the run and the file that a call requests, for the audit log. The run id is written in the form that the
-    /// log uses for all run ids.
+    /// Returns the run and the file that a call requests, for the audit log. The run id has the format of all run ids
+    /// in the log.
     pub(super) fn asked_for(&self) -> Map<String, Value> {
         let text = |name| self.arguments.get(name).and_then(Value::as_str);
         let run = text("run_id").and_then(|run| Uuid::try_parse(run).ok());
@@ -103,7 +100,7 @@ fn look_up(
         ReadTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
             let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
-            // The evidence is returned as the run's server wrote it. Only hidden characters are escaped.
+            // Return the evidence as it is, except that hidden characters are escaped.
             let text = plain_json(&String::from_utf8_lossy(&content));
             let reply = GovernedReply::text(text, json!({ "run_id": run_id }));
             Ok(with_integrity(reply, unconfirmed))
@@ -131,7 +128,7 @@ fn look_up(
     }
 }
 
-/// Creates a reply from a page. `object` makes the JSON object of the reply from the items of the page.
+/// Creates a reply from a page. `object` converts the items of the page to the JSON object of the reply.
 fn page_reply<T>(page: Page<T>, object: impl FnOnce(Vec<T>) -> Value) -> GovernedReply {
     let Page { items, next_offset, truncated } = page;
     let mut list = object(items);
@@ -143,7 +140,7 @@ fn page_reply<T>(page: Page<T>, object: impl FnOnce(Vec<T>) -> Value) -> Governe
     GovernedReply::text(plain_json(&format!("{list:#}")), meta)
 }
 
-/// Creates a reply from a part of a file.
+/// Creates a reply from a chunk of a file.
 fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     let Chunk { content, media_type, bytes, total_bytes, next_offset } = chunk;
     let meta = json!({
@@ -174,7 +171,7 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
         },
     };
     if let Some(next) = next_offset {
-        // This note is for the model, which does not see `_meta`.
+        // The model needs this note, because it does not get `_meta`.
         notes.push(format!(
             "[{bytes} of {total_bytes} bytes; the next part starts at offset {next}]"
         ));
@@ -183,8 +180,8 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     GovernedReply { blocks, is_error: false, meta, receipt: None, verdict: None }
 }
 
-/// Adds to a reply whether the content matches the hash from the run. `unconfirmed` is the reason if this is unknown.
-/// The model gets the reason too.
+/// Adds to a reply whether its content was confirmed with the audit log. `unconfirmed` is the reason if it was not. The
+/// model gets the reason too.
 fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) -> GovernedReply {
     let word = if unconfirmed.is_some() { "unconfirmed" } else { "confirmed" };
     if let Some(meta) = reply.meta.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Writes receipts for runs of tests, and for refused runs. Calls that only read get no receipts.
+//! Writes receipts for runs of tests and for refused runs. Calls of read tools get no receipts.
 
 use std::time::SystemTime;
 
@@ -14,10 +14,10 @@ use crate::executor::Outcome;
 use crate::ledger::{AuditPlace, Caller};
 use crate::receipt::{Limits, RoomForTests, TestRun, run_of};
 
-/// The name of the evidence among the subjects of a receipt.
+/// The name of the evidence in the subjects of a receipt.
 const EVIDENCE: &str = "evidence.json";
 
-/// The text for a caller if nothing was run.
+/// The text for a caller if no disk space for the receipts could be reserved.
 const NO_ROOM: &str = "There is no room for the receipts of the run, so nothing was run.";
 
 /// The text for a caller if the tests were run, but their receipt could not be stored.
@@ -25,7 +25,7 @@ const NOT_STORED: &str = "The tests were run, but their receipt cannot be stored
                           the server's log; get_evidence may have the result.";
 
 impl Governance {
-    /// Reserves room for the receipts of a run, if receipts are enabled. If this fails, nothing may run.
+    /// Reserves disk space for the receipts of a run, if receipts are enabled. If this fails, pytest must not run.
     pub(super) async fn reserve_receipts(&self) -> Result<Option<RoomForTests>, Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(None) };
         let room = receipts.reserve_for_tests().await;
@@ -35,7 +35,7 @@ impl Governance {
         })
     }
 
-    /// Writes the receipts of a run that has ended. Returns a description of them for the caller.
+    /// Writes the receipts of a run that has ended. Returns the paths and hashes of the receipts for the caller.
     pub(super) async fn write_receipts(
         &self,
         cleared: &Cleared,
@@ -58,7 +58,7 @@ impl Governance {
         }
     }
 
-    /// Writes the receipt of a refused run. The run stays refused if this fails.
+    /// Writes the receipt of a refused run. An error is only logged.
     pub(super) async fn write_refusal(
         &self,
         call: &Call,
@@ -85,8 +85,8 @@ impl Governance {
     /// Fails if the tests of a run could read the key that signs receipts.
     pub(super) fn require_safe_key(&self, policy: &super::Policy) -> Result<(), Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(()) };
-        // A key in the data folder is safe. Tests may read only environments in this folder. If the policy opens more
-        // of it, no tests run.
+        // A key in the data folder is safe, because tests may read only the environments there. If the policy permits
+        // more of this folder, the executor refuses the run.
         if receipts.has_key_in(&self.data_folder) {
             return Ok(());
         }

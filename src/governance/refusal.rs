@@ -6,11 +6,10 @@ use uuid::Uuid;
 
 use crate::plain_text::plain;
 
-/// A refusal, with the documented code and text. `Display` is the message of the error. It contains no path and no
-/// token.
+/// A refusal, with the documented code and text. `Display` is the message of the error, without paths and tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
-    /// No token, or an invalid one.
+    /// The token is missing or invalid.
     #[error("Authentication required")]
     AuthRequired,
     #[error("Permission denied")]
@@ -22,7 +21,7 @@ pub(crate) enum Refusal {
     /// The policy file cannot be used. The field is the reason.
     #[error("Tool blocked by policy: {0}")]
     PolicyUnusable(String),
-    /// The budget was exceeded. The field names the exceeded part, such as the elapsed time or the attempts.
+    /// The budget was exceeded. The field is the name of the exceeded limit, such as `attempts_total`.
     #[error("Budget exceeded")]
     BudgetExceeded(&'static str),
     /// The policy disables the sandbox.
@@ -37,15 +36,14 @@ pub(crate) enum Refusal {
     /// The arguments are invalid. The field is the reason.
     #[error("{0}")]
     InvalidParams(String),
-    /// The content differs from the content that the run left. The field describes the difference.
+    /// A file of a run has changed since the run. The field describes the difference.
     #[error("{0}. It is not served; ask the admin to run `qwed-mcp audit verify --artifacts`")]
     ArtifactChanged(String),
-    /// The server or the machine has an error. The field is the error with the remedy.
+    /// The server failed. The field is the error with the remedy.
     #[error("{0}")]
     Internal(String),
 }
 
-/// The documented code of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalCode {
     AuthRequired,
@@ -91,15 +89,15 @@ impl RefusalCode {
 }
 
 impl Refusal {
-    /// Returns the details for the audit log if the code alone does not explain the refusal. The details contain only
-    /// facts that the caller gets too.
+    /// Returns the details for the audit log if the code alone does not explain the refusal. The caller gets the same
+    /// details.
     pub(super) fn audit_details(&self) -> Map<String, Value> {
         let (name, fact) = match self {
             Self::BudgetExceeded(exceeded) => ("exceeded", (*exceeded).to_owned()),
             Self::SandboxDisabled | Self::SandboxViolation(_) | Self::InvalidParams(_) => {
                 ("blocked_reason", self.to_string())
             }
-            // A refusal by the policy has a separate row with the reason, so it needs no details here.
+            // A refusal by the policy has a separate row with the reason.
             Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => {
                 return Map::new();
             }
@@ -112,7 +110,6 @@ impl Refusal {
         Map::from_iter([(name.to_owned(), Value::from(fact))])
     }
 
-    /// Returns the documented code.
     pub(crate) fn code(&self) -> RefusalCode {
         match self {
             Self::AuthRequired => RefusalCode::AuthRequired,
@@ -129,13 +126,13 @@ impl Refusal {
         }
     }
 
-    /// Returns the message of the JSON-RPC error. It may quote text from a caller or from tests, so hidden characters
-    /// are replaced.
+    /// Returns the message of the JSON-RPC error. Replaces hidden characters, because the message may quote text from
+    /// callers or tests.
     pub(crate) fn message(&self) -> String {
         plain(&self.to_string())
     }
 
-    /// Returns the `data` of the JSON-RPC error of the call `run_id`.
+    /// Returns the field `data` of the JSON-RPC error.
     pub(crate) fn data(&self, run_id: Uuid) -> Value {
         let mut data = json!({ "code": self.code().name(), "run_id": run_id });
         if let (Self::BudgetExceeded(what), Some(fields)) = (self, data.as_object_mut()) {

@@ -1,4 +1,4 @@
-//! Creates the replies to governed calls: text and blocks for the model, and data for programs.
+//! Creates the replies to governed calls: blocks for the model, and data for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,21 +16,20 @@ use crate::verification::{TestResult, TestRun, verdict_on_tests};
 
 const CANCELLED: &str = "Execution was cancelled.";
 
-/// The maximum number of artifacts that the text about a run names.
+/// The maximum number of artifacts that the text of a reply names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
-/// The maximum number of output lines that are shown for a run without a result.
+/// The maximum number of output lines in the reply to a run without a reliable result.
 const LAST_LINES: usize = 10;
-/// The maximum number of characters of output that are shown for a run without a result.
+/// The maximum number of output characters in the reply to a run without a reliable result.
 const LAST_CHARS: usize = 2000;
 
-/// The reply to a call that was carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GovernedReply {
     pub(crate) blocks: Vec<Block>,
-    /// Whether the call failed to do its work. Tests that fail are a result, not an error.
+    /// Whether the call has no result. Failed tests are a result.
     pub(crate) is_error: bool,
-    /// The part for programs: `_meta["qwed.ai/run"]`.
+    /// The data for programs: `_meta["qwed.ai/run"]`.
     pub(crate) meta: Value,
     /// The receipt of a run: `_meta["qwed.ai/receipt"]`.
     pub(crate) receipt: Option<Value>,
@@ -38,11 +37,10 @@ pub(crate) struct GovernedReply {
     pub(crate) verdict: Option<Verdict>,
 }
 
-/// A block of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Block {
     Text(String),
-    /// A part of a file that is not text.
+    /// A part of a file, if the part is not UTF-8.
     Binary {
         /// The URI of the file: `qwed-artifact:///{run_id}/{path}`.
         uri: String,
@@ -63,7 +61,6 @@ impl GovernedReply {
         }
     }
 
-    /// Returns the length of all blocks, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |block: &Block| match block {
             Block::Text(text) => text.len(),
@@ -73,7 +70,7 @@ impl GovernedReply {
     }
 }
 
-/// Creates the reply to a run of pytest: how the run ended, the counts, the failures, and the names of its artifacts.
+/// Creates the reply to a run of pytest, with the status, the counts, the failures, and the names of the artifacts.
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let Evidence { run_id, status, reason, summary, artifacts, .. } = evidence;
     let mut text = status_line(*status, evidence.exit_code);
@@ -124,8 +121,8 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     GovernedReply { is_error, verdict, ..GovernedReply::text(text, meta) }
 }
 
-/// Creates the verdict on a run. It contains no time and no id of the run, so that two runs of the same tests on the same
-/// files have the same verdict.
+/// Creates the verdict on a run. The verdict has no time and no run id, so that two runs of the same tests on the same
+/// files have equal verdicts.
 fn verdict(evidence: &Evidence) -> Verdict {
     let counted = evidence.summary.clone().unwrap_or_default();
     let outcome = match evidence.status {
@@ -141,7 +138,7 @@ fn verdict(evidence: &Evidence) -> Verdict {
     };
     let failed = counted.failures.iter().map(|failure| (&failure.name, true));
     let passed = counted.passed_tests.iter().map(|id| (id, false));
-    // A test that passed may fail in its teardown.
+    // A passed test may fail in its teardown. Then it counts as failed.
     let mut tests = BTreeMap::new();
     for (id, has_failed) in failed.chain(passed) {
         tests.entry(id.clone()).or_insert(has_failed);
@@ -180,7 +177,7 @@ fn verdict(evidence: &Evidence) -> Verdict {
     })
 }
 
-/// Returns the first line of a reply: the status and the exit code of the run.
+/// Returns the first line of a reply, with the status and the exit code of the run.
 fn status_line(status: RunStatus, exit_code: Option<i32>) -> String {
     let ended = exit_code.filter(|_| status != RunStatus::Cancelled).map(describe_exit_code);
     let ended = ended.map(|ended| format!(", {ended}")).unwrap_or_default();
@@ -194,7 +191,7 @@ pub(super) fn of_cancelled(run_id: Uuid) -> GovernedReply {
     GovernedReply { is_error: true, ..GovernedReply::text(text, meta) }
 }
 
-/// Returns the last lines of the output. They are indented, so that none of them looks like a line from the server.
+/// Returns the last lines of the output, indented so that they do not look like text of the server.
 fn last_lines(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default();
@@ -217,7 +214,7 @@ mod tests {
 
     const REASON: &str = "pytest itself failed (exit code 3)";
 
-    /// Returns the evidence of a run with this status, exit code and reason.
+    /// Creates the evidence of a run with this status, exit code and reason.
     fn evidence(status: RunStatus, exit_code: Option<i32>, reason: Option<&str>) -> Evidence {
         let document = json!({
             "run_id": Uuid::nil(), "tool": "run_pytest", "user": "ana", "status": status,
@@ -234,7 +231,7 @@ mod tests {
         evidence
     }
 
-    /// Returns the text of a reply without the part that all replies share, and whether it is an error.
+    /// Returns the text of a reply without the lines that all replies share, and the reply's `is_error`.
     fn told(evidence: &Evidence, printed: &str) -> (String, bool) {
         let GovernedReply { blocks, is_error, meta, .. } = of_run(evidence, printed);
         assert_eq!(meta["status"], json!(evidence.status));
@@ -255,7 +252,7 @@ mod tests {
             (RunStatus::Passed, Some(0), None, format!(", exit code 0{judged}\n{counts}"), false),
             (RunStatus::Failed, Some(1), None, format!(", exit code 1{judged}\n{counts}"), false),
             (RunStatus::NoTests, Some(5), None, format!(", exit code 5{judged}\n{counts}"), false),
-            // Tests that could not be collected are a result, so the call has not failed.
+            // Collection errors are a result, so the reply is not an error.
             (RunStatus::Error, Some(2), None, format!(", exit code 2{judged}\n{counts}"), false),
             (
                 RunStatus::Error,
@@ -264,7 +261,7 @@ mod tests {
                 format!(", exit code 3{judged}{not_reliable}"),
                 true,
             ),
-            // The signal is not shown, because the caller cancelled the run.
+            // The caller cancelled the run, so the reply does not show the signal.
             (RunStatus::Cancelled, Some(-9), None, format!("\n{CANCELLED}\n{counts}"), true),
         ] {
             let evidence = evidence(status, exit_code, reason);

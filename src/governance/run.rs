@@ -1,5 +1,5 @@
-//! Carries out a run: executes pytest in the sandbox, stores its files and its evidence, and records its end in the
-//! audit log. Never returns a result before its end is recorded.
+//! Carries out a run: executes pytest in the sandbox, stores the files and the evidence of the run, and records its end
+//! in the audit log. Never returns a result before the end is recorded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,23 +27,22 @@ use crate::logging::Causes;
 use crate::receipt::RoomForTests;
 use crate::sandbox::Tier;
 
-/// The interval at which the size of the tests' files is measured.
+/// The interval between two measurements of the size of the tests' files.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The text for a caller if the tests were run, but their end could not be recorded.
+/// The text for a caller if the tests were run, but the end of the run could not be recorded.
 const END_NOT_WRITTEN: &str = "The tests were run, but their end cannot be written to the audit log. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
 /// The limit for the record of pytest's end, in bytes. The record is one line.
 const ENDED_BYTES_MAX: u64 = 4096;
 
-/// The number of consecutive incomplete measurements after which a run is ended.
+/// The number of consecutive incomplete measurements after which the server ends a run.
 const UNSEEN_MAX: u32 = 5;
 
-/// The limit for all artifacts of a run that are hashed, together, in bytes. Further files are listed without a hash.
+/// The limit for all hashed files of a run together, in bytes. Further files are listed without a hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// The reports of pytest, and the folder of the run.
 struct Reported {
     folder: RunFolder,
     report: Option<TestSummary>,
@@ -52,10 +51,10 @@ struct Reported {
 }
 
 impl Governance {
-    /// Runs pytest, and returns the result. However the run ends, its end is in the artifacts and in the audit log
-    /// before the caller gets the reply.
+    /// Runs pytest, and returns the reply. Before it returns, the artifacts and the audit log contain the end of the
+    /// run, even if the run fails.
     pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
-        // A stopping server waits until this token is dropped.
+        // `Governance::settle` waits until this token is dropped.
         let _settled = self.unsettled.token();
         let run_id = cleared.call.run_id;
         let (folder, room) = match self.prepare(run_id).await {
@@ -71,8 +70,8 @@ impl Governance {
         let python = python(&*self.executor, &cleared.order.workspace).await;
         let is_excessive = matches!(&ran, Ok(Ran { files_size: Size::Above, .. }));
         let Reported { folder, report, ended } = read_reports(folder, is_excessive).await?;
-        // The server itself found out that pytest is missing. The exit code alone is not a proof, because tests can end
-        // the process with any exit code.
+        // Check the installed packages too. The exit code alone does not prove that pytest is missing, because tests
+        // can end the process with any exit code.
         let has_no_pytest = python.as_ref().is_some_and(|python| python.pytest.is_none());
         let conclusion = match ran {
             Err(not_run) => not_run.conclusion(),
@@ -99,7 +98,7 @@ impl Governance {
         Ok(GovernedReply { receipt, ..reply })
     }
 
-    /// Creates the folder of a run, and reserves room for its receipts.
+    /// Creates the folder of a run, and reserves disk space for the receipts of the run.
     async fn prepare(&self, run_id: Uuid) -> Result<(RunFolder, Option<RoomForTests>), Refusal> {
         let room = self.reserve_receipts().await?;
         let artifacts = Arc::clone(&self.artifacts);
@@ -111,7 +110,7 @@ impl Governance {
         Ok((folder, room))
     }
 
-    /// Executes the run, and waits until its last process is dead.
+    /// Executes the run. Returns after all processes of the run have ended.
     async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, NotRun> {
         let Cleared { call, policy, .. } = cleared;
         let (limit, bound) = cleared.budget.remaining().map_err(NotRun::Refused)?;
@@ -125,7 +124,7 @@ impl Governance {
         tokio::select! {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
-                // Measure again, to include files that were written since the last measurement.
+                // Files may have been written since the last measurement.
                 let files_size = self.size_of(cleared, &files, bytes_max).await;
                 Ok(Ran { outcome, bound, files_size })
             }
@@ -137,11 +136,11 @@ impl Governance {
         }
     }
 
-    /// Waits until `files` has more bytes than a run may leave, or until its size stays unknown. Returns the last
-    /// measurement.
+    /// Waits until the folder `files` is larger than `bytes_max`, or until [`UNSEEN_MAX`] measurements in a row are
+    /// incomplete. Returns the last measurement.
     async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
         if cleared.tier == Some(Tier::T3) {
-            // At T3 the folder never has room for more bytes than a run may leave, so there is nothing to wait for.
+            // At T3 the kernel limits the size of the folder, so no measurement is necessary.
             return std::future::pending().await;
         }
         let mut ticks = interval(ARTIFACTS_INTERVAL);
@@ -151,8 +150,8 @@ impl Governance {
             ticks.tick().await;
             match self.size_of(cleared, files, bytes_max).await {
                 Size::Within => unseen = 0,
-                // One incomplete measurement is normal, because files come and go. Several in a row are suspicious, so
-                // they end the run.
+                // One incomplete measurement is normal, because tests create and remove files. Several in a row are
+                // suspicious.
                 Size::Unknown => unseen += 1,
                 Size::Above => return Size::Above,
             }
@@ -209,7 +208,7 @@ impl Governance {
             python,
             workspace: cleared.workspace.clone(),
         };
-        // A stopping server cancels the calls, and has no time for hashes.
+        // Compute no hashes for a cancelled call, because the server may be stopping.
         let hashed_bytes_max =
             if cleared.call.cancel.is_cancelled() { 0 } else { HASHED_BYTES_MAX };
         let stored = blocking(move || {
@@ -217,7 +216,7 @@ impl Governance {
             folder.write_text("stderr.txt", stderr.as_bytes())?;
             let recorded = folder.records(hashed_bytes_max)?;
             evidence.artifacts = recorded.records;
-            // If some files were not visited, at least one is omitted.
+            // If some files were not visited, the number of omitted files is unknown, but at least one.
             evidence.artifacts_omitted = recorded.omitted.max(u64::from(recorded.truncated));
             let sha256 = folder.write_evidence(&json!(evidence))?;
             Ok::<_, ArtifactError>((evidence, sha256))
@@ -225,7 +224,6 @@ impl Governance {
         Ok(stored.await??)
     }
 
-    /// Records the end of the run in the audit log.
     async fn finished(
         &self,
         cleared: &Cleared,
@@ -235,15 +233,14 @@ impl Governance {
     ) -> Result<AuditPlace, Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
-        // A run that never started has no tier, so it gets no row about the sandbox.
+        // A run without a tier has not started, so it gets no row about the sandbox.
         if let Some(outcome) = outcome.filter(|outcome| outcome.tier.is_some()) {
             let measured = details(&figures(outcome));
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, audited, measured));
         }
         let ended = details(&json!({
             "duration_ms": cleared.budget.elapsed_ms(),
-            // This hash covers all files of the run: the rows are chained, and the evidence has the hashes of all other
-            // files.
+            // The chained rows protect this hash. The evidence contains the hashes of all other files.
             EVIDENCE_SHA256: evidence_sha256,
         }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));
@@ -251,7 +248,7 @@ impl Governance {
     }
 }
 
-/// Describes a run for the executor. The tests leave their files in `files`.
+/// Describes a run for the executor. Tests may leave files in the folder `files`.
 pub(super) fn project_run(
     policy: &Policy,
     order: &PytestOrder,
@@ -264,7 +261,7 @@ pub(super) fn project_run(
     let passed_on = passed_on.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
     let python_path = PythonPath::of_server(&order.workspace);
     let own = [
-        // The project is read-only, so Python cannot write bytecode.
+        // Python cannot write bytecode, because the project is read-only.
         ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
         // The folder in which tests may leave files.
         ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
@@ -294,8 +291,8 @@ pub(super) fn project_run(
     }
 }
 
-/// Reads the reports of pytest, and removes them. If the tests' other files exceed the limit, removes them too, because
-/// they may have filled the disk.
+/// Reads and removes the reports of pytest. If `is_excessive`, also removes all other files of the tests, because they
+/// may have filled the disk.
 async fn read_reports(folder: RunFolder, is_excessive: bool) -> Result<Reported, Refusal> {
     blocking(move || {
         let report = folder.read_file(REPORT_FILE, REPORT_BYTES_MAX);

@@ -25,16 +25,15 @@ use crate::sandbox::Tier;
 const RESULT_SHA256: &str = "result_sha256";
 
 impl Governance {
-    /// Records the decision about a script, and the caller if a valid token proves it. If this fails, the script must
-    /// not run.
+    /// Records the decision about a script, and the caller if known. If this fails, the script must not run.
     pub(crate) async fn script_decided(
         &self,
         decision: &Decision,
         presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
-        // If the transport has authenticated the caller, the server has already checked that the caller's role permits
-        // scripts. The proof is checked again when the run starts. Otherwise the token is checked here. Without a valid
-        // token the caller is unknown.
+        // If the transport has authenticated the caller, the server has already checked that the caller's role
+        // permits scripts. The proof is checked again when the run starts. Otherwise check the token here. Without a
+        // valid token the caller is unknown.
         let caller = match &presented.known {
             Some(known) => Ok(known.clone()),
             None => self.authenticate(presented.token.as_ref(), None).await,
@@ -70,7 +69,7 @@ impl Governance {
 
     /// Fails if the policy requires a token for scripts, and the caller has no token with a role that may run scripts.
     async fn may_run(&self, caller: &Result<Caller, Refusal>) -> Result<(), Refusal> {
-        // An unreadable policy may require a token, so refuse.
+        // Refuse if the policy is unusable, because it may require a token.
         let policy = self.policy().await?;
         if !policy.scripts_need_token {
             return Ok(());
@@ -82,8 +81,8 @@ impl Governance {
         }
     }
 
-    /// Records that the policy does not permit a script, and returns the refusal. If the refusal cannot be recorded,
-    /// returns the error of the audit log instead.
+    /// Records that the policy does not permit a script, and returns the refusal. If the audit log fails, returns its
+    /// error instead.
     async fn script_refused(
         &self,
         decision: &Decision,
@@ -121,8 +120,9 @@ impl Governance {
         self.append(vec![entry]).await.map(|_| run_id)
     }
 
-    /// Records that a script starts. The script must not start if this fails or returns `false`. `false` means that the
-    /// caller's proof became invalid while the store was unreachable. For `patience`, see `append_once`.
+    /// Records that a script starts. If this fails or returns `false`, the script must not start. `false` means that
+    /// the caller's proof became invalid while the store was unreachable. With `patience`, retries while the store is
+    /// unreachable.
     pub(crate) async fn script_started(
         &self,
         id: &VerificationId,
@@ -134,7 +134,7 @@ impl Governance {
         Ok(place.is_some())
     }
 
-    /// Records why a permitted script was not started.
+    /// Records the reason why a permitted script was not started.
     pub(crate) async fn script_not_started(
         &self,
         id: &VerificationId,
@@ -146,8 +146,8 @@ impl Governance {
         self.append(vec![not_run]).await.map(drop)
     }
 
-    /// Records how the run of a script ended, and returns the place of the row. If this fails, no client may get the
-    /// result. With `patience`, see `append_once`.
+    /// Records the end of a script's run. Returns the place of the row. If this fails, no client may get the result.
+    /// With `patience`, retries while the store is unreachable.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
@@ -173,9 +173,8 @@ impl Governance {
     }
 
     /// Appends rows about a script. With `patience`, retries while the store is unreachable, until `patience` is
-    /// cancelled. Before each retry, checks whether `proof` is still valid, and returns `None` if it is not. Also
-    /// checks whether an earlier attempt wrote the rows although its answer was lost: `is_last` recognizes the last
-    /// row.
+    /// cancelled. Each retry first checks that `proof` is still valid, and returns `None` if it is not. Then it checks
+    /// whether an earlier attempt wrote the rows, but the store's answer was lost. `is_last` recognizes the last row.
     async fn append_once(
         &self,
         id: &VerificationId,
@@ -206,10 +205,10 @@ impl Governance {
         appended.await.map_err(|error| store_failed(&error))
     }
 
-    /// Returns whether the log permits a job to run. It must have the decision that allows the script for the job's
-    /// user with this proof, and neither a start nor an end of the script. A script that was not run because its token
-    /// was revoked has an end, so it does not run later either. The check is necessary because a process with write
-    /// access to the database can insert a job that no user requested.
+    /// Returns whether the log permits a job to run. The log must have a decision that allows the script for the job's
+    /// user with this proof, and neither a start nor an end of the script. A script that did not run because its token
+    /// was revoked has an end. The check is necessary because a process with write access to the database can insert a
+    /// job that no user requested.
     pub(crate) async fn has_decision(
         &self,
         record: &DecisionRecord,
@@ -247,13 +246,13 @@ impl Governance {
         let rows = rows.map_err(|error| store_failed(&error))?;
         let sha256 = result_sha256(job, outcome);
         let mut ends = rows.iter().filter(|row| is_end(row)).peekable();
-        // A job may have several ends. Their hashes are equal, unless another process has inserted a row.
+        // A job may have several ends. Their hashes differ only if another process has inserted a row.
         Ok(ends.peek().is_some()
             && ends.all(|row| detail(row, RESULT_SHA256).as_deref() == Some(&sha256)))
     }
 
-    /// Returns the rows about the script of a decision. Returns no rows if there are more than one script can have,
-    /// because then another process has inserted some of them.
+    /// Returns the rows about the script of a decision. Returns no rows if the log has more rows than a script can
+    /// cause, because then another process has inserted some of them.
     async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
         let rows = blocking(move || store.rows_of_run(run_id)).await;
@@ -271,14 +270,13 @@ fn is_end(row: &AuditRow) -> bool {
     row.event == AuditEvent::ToolFinished.as_str()
 }
 
-/// Returns a string from the details of a row.
 fn detail(row: &AuditRow, name: &str) -> Option<String> {
     let details: Map<String, Value> = serde_json::from_str(&row.details).ok()?;
     Some(details.get(name)?.as_str()?.to_owned())
 }
 
-/// Returns the SHA-256 of a job's result as its user gets it, bound to the job and the user. The receipt is left out,
-/// because it is created later and has its own signature.
+/// Returns the SHA-256 of a job's id, its user, and the result that the user gets. Does not include the receipt,
+/// because the receipt is created later and has a signature.
 fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     let JobOwner { job, user } = of;
     let Outcome {
@@ -328,21 +326,21 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);
     let mut hash = Sha256::new();
     for part in texts.into_iter().chain(pictures.all.iter().map(|picture| &*picture.png)) {
-        // Each part is hashed with its length, so that no byte can move to the next part.
+        // Hash each part with its length. Otherwise bytes could move from one part to the next without changing the
+        // hash.
         hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         hash.update(part);
     }
     hex::encode(hash.finalize())
 }
 
-/// A decision about a script that is in the audit log.
 #[derive(Debug)]
 pub(crate) struct DecisionWritten {
     /// The place of the decision's row in the audit log.
     pub(crate) place: Option<AuditPlace>,
     /// The user, if the caller is known.
     user: Option<UserName>,
-    /// The proof of the caller, if the caller is known. It must still be valid when the run starts.
+    /// The proof of the caller, if the caller is known. The proof must still be valid when the run starts.
     pub(crate) proof: Option<Proof>,
 }
 
@@ -354,7 +352,7 @@ impl DecisionWritten {
     }
 }
 
-/// Returns an entry about the call with the decision `id`. It names the token that proved the caller.
+/// Creates an entry about the call with the decision `id`, with the token that proved the caller.
 fn call_entry(
     id: &VerificationId,
     outcome: AuditOutcome,
@@ -368,7 +366,7 @@ fn call_entry(
     entry
 }
 
-/// Returns an entry about the script with the decision `id`.
+/// Creates an entry about the script with the decision `id`.
 fn entry(
     id: &VerificationId,
     event: AuditEvent,
@@ -394,7 +392,7 @@ pub(super) fn figures(outcome: &Outcome) -> Value {
         "tier": outcome.tier.map(Tier::as_str),
     });
     let mut figures = details(&figures);
-    // The digests of the pictures that the client got. The pictures themselves are not stored.
+    // Record only the digests of the pictures.
     let pictures: Vec<&str> =
         outcome.pictures.all.iter().map(|picture| picture.sha256.as_str()).collect();
     if !pictures.is_empty() {
@@ -406,12 +404,11 @@ pub(super) fn figures(outcome: &Outcome) -> Value {
     figures.into()
 }
 
-/// Converts an object into the details of an entry.
 pub(super) fn details(object: &Value) -> Map<String, Value> {
     object.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns the run id of a script: the id of its decision, shortened to the size of a UUID.
+/// Returns the run id of a script: the start of the decision's id, as a UUID.
 fn run_id(verification_id: &str) -> Uuid {
     let digits = verification_id.get(..32).unwrap_or_default();
     let number = u128::from_str_radix(digits, 16).unwrap_or_default();

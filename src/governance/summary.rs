@@ -1,8 +1,8 @@
-//! Parses the outcomes of the tests from the report that `pytest/common.py` writes when pytest is done.
+//! Parses the report with the outcomes of the tests, which `pytest/common.py` writes after the tests.
 //!
-//! Each line is a JSON document: one for each of the first failures, and a last one with all counts. The tests could
-//! write the report themselves, so it is untrusted input. The report alone never decides that a run passed: the exit code
-//! has to agree.
+//! Each line of a report is a JSON document. The first lines describe failures. The last line has all counts. A report
+//! is untrusted, because tests can forge it. So a report alone never decides that a run passed. The exit code must
+//! agree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::plain_text::{plain, plain_line};
 
-/// The limit for a report that is read, in bytes. Reports that `pytest/common.py` writes are smaller, because they
-/// contain few failures, and each failure is shortened.
+/// The limit for a report, in bytes. Reports of `pytest/common.py` are smaller, because `pytest/common.py` limits the
+/// number and the length of failures.
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The maximum number of failures that are reported individually.
 pub(super) const FAILURES_MAX: usize = 50;
-/// The maximum number of tests that passed and are named.
+/// The maximum number of passed tests that a summary names.
 pub(super) const PASSED_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 300;
 const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 200;
 
-/// The hint after a line for which `is_refusal` returns true.
+/// The hint for failures and output that [`is_refusal`] recognizes.
 pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
 
-/// Messages that follow from refusals of the sandbox. A line of output matches a row if it has all texts of the row.
-/// The last part of a row explains the message, for readers of this table.
+/// Messages that refusals of the sandbox cause. A line of output matches a row if it contains all texts in the row's
+/// list. The explanation in each row is only for readers of this table.
 const REFUSALS: [(&[&str], &str); 19] = [
     (&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
     (&["PermissionError:"], "how Python names EPERM and EACCES"),
@@ -58,22 +58,22 @@ const REFUSALS: [(&[&str], &str); 19] = [
     ),
 ];
 
-/// The counts of tests by outcome, as in the last line that pytest prints. There is one difference: a test that passed
-/// although it was expected to fail (`xpassed`) counts as passed.
+/// The counts of tests by outcome, as in the summary line of pytest. One difference: a test that passed although it was
+/// expected to fail (`xpassed`) counts as passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestSummary {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// Errors outside of a test: in its setup, in its teardown or during its collection.
+    /// Errors in the setup, the teardown or the collection of tests.
     pub(crate) errors: u64,
     /// Tests that did not run.
     pub(crate) skipped: u64,
     /// Tests that failed as expected.
     pub(crate) xfailed: u64,
-    /// Tests that were collected, but deselected.
+    /// Tests that were collected but deselected.
     #[serde(default)]
     pub(crate) deselected: u64,
-    /// Test files that the configuration or a `conftest.py` leaves out.
+    /// Test files that the configuration or a `conftest.py` excludes.
     #[serde(default)]
     pub(crate) uncollected: u64,
     /// The duration of all tests together, in seconds.
@@ -85,42 +85,41 @@ pub(crate) struct TestSummary {
     /// The node ids of the first tests that passed, at most [`PASSED_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) passed_tests: Vec<String>,
-    /// The number of tests that fail with their assertions turned round, and the number of those tests.
+    /// The result of the control: the number of passed tests that fail with inverted assertions, and the number of all
+    /// passed tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) controls: Option<[u32; 2]>,
-    /// The part for the judge.
+    /// The part of the report for the judge.
     #[serde(skip)]
     pub(crate) judged: Judged,
 }
 
-/// The part of a report for the judge, from the process that observes the tests.
+/// The part of a report for the judge. The observer (`pytest/observer.py`) writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// For each listed test the first letter of its outcome, or `-` if it did not run.
+    /// The first letter of each listed test's outcome, or `-` for a test that did not run.
     pub(crate) outcomes: String,
-    /// The reasons why tests cannot run apart from the code under test.
+    /// The reasons why tests cannot run in a separate process from the code under test.
     pub(crate) not_isolated: Vec<String>,
-    /// The ids of all tests, while a list is recorded.
+    /// The ids of all tests. Empty unless a list is recorded.
     pub(crate) tests: Vec<String>,
-    /// The kinds of answers of the code under test, while a list is recorded.
+    /// The kinds of results of the code under test. Empty unless a list is recorded.
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
 
-/// A failed test, or an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TestFailure {
     /// The node id in pytest's form: `tests/test_area.py::TestSquare::test_side`.
     pub(crate) name: String,
     pub(crate) kind: FailureKind,
-    /// The exception, or pytest's message if there is no exception.
+    /// The exception, or pytest's message for a failure without an exception.
     pub(crate) message: String,
     /// The lines with which pytest explains the failure.
     pub(crate) assertion_lines: Vec<String>,
-    /// Whether the failure looks like a refusal of the sandbox.
+    /// Whether the sandbox probably caused the failure.
     pub(crate) sandbox: bool,
 }
 
-/// The part of a test that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
@@ -132,7 +131,7 @@ pub(crate) enum FailureKind {
     TeardownError,
     /// The test file, which could not be imported.
     CollectionError,
-    /// Anything else.
+    /// pytest itself, or an unknown step.
     Error,
 }
 
@@ -164,14 +163,13 @@ struct Counts {
     controls: Option<[u32; 2]>,
 }
 
-/// A line of a report about a failure.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReportedFailure {
     kind: FailureKind,
     /// The node id in pytest's form.
     name: String,
-    /// The exception, or pytest's whole message if there is no exception.
+    /// The exception, or pytest's whole message for a failure without an exception.
     reason: String,
     /// The lines with which pytest explains the failure, without the source of the test.
     explanation: String,
@@ -180,7 +178,7 @@ struct ReportedFailure {
 }
 
 impl TestSummary {
-    /// Parses a report. `None` if it is incomplete, or not in the format of `pytest/common.py`.
+    /// Parses a report. Returns `None` if the report is incomplete or has a wrong format.
     pub(crate) fn from_report(report: &[u8]) -> Option<Self> {
         let mut lines = report.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
         let counts: Counts = serde_json::from_slice(lines.next_back()?).ok()?;
@@ -225,7 +223,7 @@ impl TestSummary {
         })
     }
 
-    /// Returns the counts of tests that did not pass and did not fail: `2 skipped, 1 deselected`.
+    /// Returns the counts of tests that neither passed nor failed, such as `2 skipped, 1 deselected`.
     pub(crate) fn left_out(&self) -> String {
         let counts = [
             (self.skipped, "skipped"),
@@ -291,14 +289,14 @@ impl TestFailure {
     }
 }
 
-/// Returns the counts that are not 0, with their names.
+/// Returns a text with the counts that are not 0, and their names.
 fn listed(counts: &[(u64, &str)]) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, name)| format!("{count} {name}")).collect();
     counts.join(", ")
 }
 
-/// Returns whether a line suggests that the sandbox refused something.
+/// Returns whether a line of output looks like the effect of a refusal by the sandbox.
 pub(crate) fn is_refusal(line: &str) -> bool {
     REFUSALS.iter().any(|(texts, _)| texts.iter().all(|text| line.contains(text)))
 }
@@ -319,8 +317,8 @@ impl From<ReportedFailure> for TestFailure {
         Self {
             name: node_id(&name),
             kind,
-            // Do not search the whole explanation. It quotes the source of the test, which may contain an error that
-            // did not occur.
+            // Do not search the whole explanation. The source of the test in it may contain the message of an error
+            // that did not occur.
             sandbox: lines().chain([place.as_str(), message.as_str()]).any(is_refusal),
             message: excerpt(&message, MESSAGE_CHARS_MAX),
             assertion_lines: lines()
@@ -331,12 +329,12 @@ impl From<ReportedFailure> for TestFailure {
     }
 }
 
-/// Returns the id of a test on one line, shortened.
+/// Returns the id of a test as one line of at most [`NAME_CHARS_MAX`] characters.
 fn node_id(name: &str) -> String {
     plain_line(&excerpt(name, NAME_CHARS_MAX))
 }
 
-/// Returns the first `chars_max` characters of a text, with hidden characters replaced.
+/// Shortens a text to `chars_max` characters, and replaces hidden characters.
 fn excerpt(text: &str, chars_max: usize) -> String {
     let mut chars = text.trim_end().chars();
     let mut excerpt: String = chars.by_ref().take(chars_max).collect();

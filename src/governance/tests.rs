@@ -1,4 +1,4 @@
-//! Tests governed calls from their token to their reply. Never starts a process: the executor is a fake.
+//! Tests governed calls from the token to the reply. Never starts a process, because the executor is a fake.
 
 use std::fs;
 use std::future::ready;
@@ -87,7 +87,7 @@ impl Fixture {
         fixture
     }
 
-    /// Creates a server at this tier. `act` determines how each run ends.
+    /// Creates a server at this tier. The fake executor calls `act` for each run, and returns the result.
     fn of<F: Future<Output = Ran> + Send + 'static>(
         tier: Tier,
         act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
@@ -122,13 +122,13 @@ impl Fixture {
         self.call(token, GovernedTool::RunPytest, json!({ "test_path": TEST_PATH })).await
     }
 
-    /// Calls a tool that reads, with the token of [`Role::Viewer`].
+    /// Calls a read tool with the token of [`Role::Viewer`].
     async fn read(&self, tool: ReadTool, arguments: Value) -> Result<GovernedReply, Refusal> {
         let token = Some(self.token(Role::Viewer));
         self.call(token, GovernedTool::Read(tool), arguments).await.1
     }
 
-    /// Returns the rows of a call: the event, the outcome and the details of each.
+    /// Returns the event, the outcome and the details of each row about a call.
     fn rows(&self, run_id: Uuid) -> Vec<(String, String, Value)> {
         let filter =
             AuditFilter { run_id: Some(run_id.into()), limit: 100, ..AuditFilter::default() };
@@ -137,7 +137,7 @@ impl Fixture {
             .collect()
     }
 
-    /// Returns the rows of a call without the details.
+    /// Returns the event and the outcome of each row about a call.
     fn events(&self, run_id: Uuid) -> Vec<[String; 2]> {
         self.rows(run_id).into_iter().map(|(event, outcome, _)| [event, outcome]).collect()
     }
@@ -151,7 +151,7 @@ impl Fixture {
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// Returns the last row about a script: its outcome, its user and its details.
+    /// Returns the outcome, the user and the details of the last row about a script.
     fn last_of_scripts(&self) -> (String, Option<String>, Value) {
         let rows = self.store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() });
         let row = rows.unwrap().pop().unwrap();
@@ -160,7 +160,6 @@ impl Fixture {
         (row.outcome, row.user, serde_json::from_str(&row.details).unwrap())
     }
 
-    /// Makes every write to the audit log fail.
     fn close_log(&self) {
         close_log(&self.folder.path().join("data"));
     }
@@ -173,7 +172,7 @@ fn close_log(data: &Path) {
     database.execute_batch(statement).unwrap();
 }
 
-/// Runs work that waits for the store on a separate thread, so that it does not block a task.
+/// Runs work that waits for the store on a separate thread.
 fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -196,12 +195,12 @@ fn ended(ending: Ending) -> Outcome {
     Outcome { ending, stdout, duration, tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// Returns output that was cut at the limit.
+/// Returns output that exceeded the limit.
 fn flood() -> Captured {
     Captured { text: "x".to_owned(), is_truncated: true, ..Captured::default() }
 }
 
-/// Writes the files that pytest leaves after it has run tests with these outcomes.
+/// Writes the files that pytest leaves after tests with these outcomes.
 fn leave_reports(files: &Path, passed: u64, failed: u64) {
     let counts = json!({
         "passed": passed, "failed": failed, "errors": 0, "skipped": 0, "xfailed": 0,
@@ -282,7 +281,7 @@ async fn each_role_does_what_it_may_and_others_nothing() {
             assert_eq!(details.get("path").is_some(), is_about_file && role.is_some());
         }
     }
-    // The bill of materials has the tools that were used.
+    // The bill of materials contains the used tools.
     let bill = serde_json::to_value(fixture.session.manifest()).unwrap();
     let tools = bill["components"].to_string();
     assert!(GovernedTool::ALL.iter().all(|tool| tools.contains(tool.name())), "{tools}");
@@ -337,7 +336,7 @@ async fn the_policy_the_tier_and_the_budget_decide_before_anything_starts() {
             assert_eq!(details["blocked_reason"], refusal.to_string());
         }
         assert_eq!(fixture.events(run_id), rows, "{case}");
-        // For every refusal, one row has the reason.
+        // Exactly one row about each refusal has the reason.
         let facts = fixture.rows(run_id).into_iter().flat_map(|(_, _, details)| {
             ["blocked_reason", "exceeded"].map(|name| details[name].clone())
         });
@@ -441,7 +440,7 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
     while fixture.executor.runs() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    // Of the next three calls, one loses its token, one is cancelled, and one stays permitted.
+    // Three calls wait: the token of the first is revoked, the second is cancelled, and the third stays permitted.
     let (revoked, waits, _) = start(Role::User);
     is_waiting(&waits).await;
     let (cancelled, waits, cancel) = start(Role::Admin);
@@ -477,8 +476,8 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
 
 type End = fn() -> Ran;
 
-/// Runs tests that end like `end`. Checks the text of the reply, the code of a refusal, the status of the evidence and
-/// the rows of the log.
+/// Runs tests that end with `end`, under a policy with `sections`. Checks the code of the refusal, the text of the
+/// reply, the status in the evidence, and the rows of the log.
 async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&str; 2]) {
     let [status, told] = ends;
     let fixture = Fixture::of(Tier::T3, move |project, _| {
@@ -493,7 +492,7 @@ async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&s
     };
     assert_eq!(found, code, "{told}: {reply:?}");
     assert!(text.contains(told), "{text}, not {told}");
-    // If a call has no result and is not refused, its reply is an error.
+    // A reply without a result is an error, unless the call is refused.
     let is_error = reply.is_ok_and(|reply| reply.is_error);
     assert_eq!(is_error, code.is_none() && status != "passed", "{text}");
     let evidence = fixture.evidence(run_id);
@@ -596,7 +595,7 @@ async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_s
 async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_counted() {
     let fixture = Fixture::of(Tier::T3, |project, _| {
         let files = &project.artifacts.path;
-        // The tests wrote this report of seven passed tests themselves. pytest had counted one.
+        // The tests forged this report of seven passed tests. The record of pytest's end has one passed test.
         leave_reports(files, 7, 0);
         fs::write(files.join("a.txt"), "content").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();
@@ -646,9 +645,9 @@ async fn a_run_that_was_cancelled_is_not_hashed() {
 async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_removed() {
     for (tier, waits, expected) in [
         (Tier::T2, true, Some("the tests left more than 1048576 bytes")),
-        // The run ends between two measurements, so only the measurement after its end finds the files.
+        // The run ends before the next measurement, so only the measurement after the end finds the files.
         (Tier::T2, false, Some("the tests left more than 1048576 bytes")),
-        // At T3 the server does not measure the files, because their folder is only as large as the policy permits.
+        // At T3 the server does not measure the files, because the kernel limits the size of the folder.
         (Tier::T3, false, None),
     ] {
         let fixture = Fixture::of(tier, move |project, cancel| async move {
@@ -679,7 +678,8 @@ async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_remov
 
 #[tokio::test(start_paused = true)]
 async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
-    // The size is measured every 100 ms. First, five measurements in a row fail. Then three fail, and later three more.
+    // The size is measured every 100 ms. In the first case, five measurements in a row fail. In the second case, three
+    // fail twice.
     for (unseen_ms, expected) in [(vec![475], true), (vec![325, 300], false)] {
         let is_ended = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&is_ended);
@@ -702,7 +702,7 @@ async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
         });
         let arguments = json!({ "test_path": TEST_PATH });
         let call = request(Some(fixture.token(Role::User)), GovernedTool::RunPytest, arguments);
-        // Use no timeout here, because the paused clock would reach it as soon as only the store has work.
+        // Do not use a timeout here. The paused clock would jump to the timeout while the call waits for the store.
         let (_, reply) = fixture.governance.call(call).await;
         let told = reply.err().map(|refusal| refusal.to_string());
         assert_eq!(told.is_some(), expected, "{told:?}");
@@ -770,7 +770,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
 #[tokio::test]
 async fn what_nothing_confirms_is_told_to_the_model_and_to_programs() {
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
-    // The log has no end of this run, because the run's server died.
+    // The server died during this run, so the log has no end of the run.
     let run_id = Uuid::from_u128(7);
     aside(|| fixture.store.append(&[entry(run_id, AuditEvent::ToolStarted)])).unwrap();
     let folder = fixture.governance.artifacts.create_run(run_id).unwrap();
@@ -944,7 +944,7 @@ async fn a_job_needs_its_own_decision_that_was_not_used() {
         let proof = Some(Proof::Token("7".parse().unwrap()));
         let found = fixture.governance.has_decision(&record, &job, proof, &never).await.unwrap();
         assert_eq!(found, expected, "{what}");
-        // A job must not run after its token and its user were removed from its row.
+        // A job must not run if another process has removed the token and the user from the job's row.
         let nobody = JobOwner { user: String::new(), ..job };
         let found = fixture.governance.has_decision(&record, &nobody, None, &never).await.unwrap();
         assert!(!found || what == "without a token", "{what}");

@@ -1,7 +1,7 @@
-//! Reads the server's own token, from the environment or from a file. Never accepts a file that tests can read, that
-//! others can access, or that its group can change.
+//! Reads the server's own token from the environment or from a file. Never accepts a file that tests or other users can
+//! read, or that the file's group can change.
 //!
-//! `strict_modes` does not check this, because it accepts files that other users can read.
+//! This module does not use `strict_modes`, because `strict_modes` accepts files that other users can read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -18,13 +18,13 @@ use crate::config::Settings;
 use crate::executor::UntrustedFolder;
 use crate::ledger::Token;
 
-/// The maximum number of bytes that are read from the file. A token with a line end is much shorter.
+/// The maximum size of the file, in bytes. A token with a line end is much shorter.
 const BYTES_MAX: u64 = 4096;
 /// The mode bits for any access by others, and for write access by the group.
 const OPEN_TO_OTHERS: u32 = 0o027;
 
-/// The reason why the server's own token is unknown. It is for the admin: the text names the file, but never its
-/// content.
+/// The reason why the server's own token is unusable. The text is for the admin. It contains the path of the file, but
+/// never its content.
 #[derive(Debug, Error)]
 pub(crate) enum OwnTokenError {
     #[error("QWED_MCP_AUTH_TOKEN and QWED_MCP_AUTH_TOKEN_FILE are both set; remove one of them")]
@@ -54,7 +54,7 @@ pub(crate) enum OwnTokenError {
     NoToken { file: PathBuf },
 }
 
-/// Returns the token for calls that present none, if the admin configured one.
+/// Returns the token for calls without a token, if the admin configured it.
 pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenError> {
     match (&settings.auth_token, &settings.auth_token_file) {
         (Some(_), Some(_)) => Err(OwnTokenError::Both),
@@ -73,7 +73,7 @@ fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnToken
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folders = policy.workspace_root.iter().chain(&policy.sandbox.allowed_paths);
     for folder in folders {
-        // `new` returns `None` for a folder that does not exist. Such a folder cannot contain the token file.
+        // `UntrustedFolder::new` returns `None` for a folder that does not exist.
         if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&absolute)) {
             let (file, folder) = (file.to_owned(), folder.clone());
             return Err(OwnTokenError::ReadByTests { file, folder });
@@ -85,7 +85,7 @@ fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnToken
 fn read_for(file: &Path, user: u32) -> Result<Secret, OwnTokenError> {
     let named = || file.to_owned();
     let failed = |source| OwnTokenError::Read { file: named(), source };
-    // Without this flag, opening a pipe would wait for its writer.
+    // With this flag, opening a pipe does not wait for a writer.
     let flags = OFlag::O_NONBLOCK.bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(failed)?;
     let metadata = opened.metadata().map_err(failed)?;
@@ -122,7 +122,7 @@ mod tests {
         Settings::from_lookup(|name| found(name).map(|(_, value)| value.as_os_str().to_owned())).0
     }
 
-    /// Creates a file with this content, in a folder of its own. Only the file's owner can read it.
+    /// Creates a file with this content and mode 0600 in a new folder.
     fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");

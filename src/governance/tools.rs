@@ -1,8 +1,8 @@
-//! Defines the governed tools: their names, and the permission that each needs.
+//! Defines the names of the governed tools and the permission that each tool needs.
 
 use crate::ledger::{Permission, RUN_PYTEST};
 
-/// A tool that exists only with a policy.
+/// A tool that exists only if the admin configured a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum GovernedTool {
     RunPytest,

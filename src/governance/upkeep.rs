@@ -1,8 +1,5 @@
-//! Applies the policy's retention: records the removal of old runs in the audit log, and then removes them. Never
-//! removes a run without a record.
-//!
-//! A folder is first moved aside. Then the row is written, and then the folder is deleted. So if the row cannot be
-//! written, the folder can be moved back. The order "delete, then record" would lose files without a record.
+//! Applies the policy's retention: records the removal of old runs in the audit log, and then removes the runs. Never
+//! removes a run without a row in the log. `artifacts/retention.rs` describes the steps of a removal.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,12 +14,11 @@ use super::script_audit::details;
 use super::tools::GovernedTool;
 use crate::ledger::{AuditEntry, AuditEvent, AuditOutcome, LoggedRun, Store, StoreError};
 
-/// Returns the retention that the policy file at `policy` sets.
 pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
     Ok(PolicyFile::new(policy.to_owned()).current()?.retention.clone())
 }
 
-/// Removes the runs that exceed `retention`. A run is not removed if the audit log cannot record the removal.
+/// Removes the runs that exceed `retention`. Does not remove a run if the audit log cannot record the removal.
 pub(crate) fn apply_retention(
     artifacts: &Artifacts,
     store: &Store,
@@ -54,15 +50,15 @@ fn entry(removal: &Removal) -> AuditEntry {
     }
 }
 
-/// Ensures that at most one clean-up is in progress. A request during a clean-up is not lost: the clean-up is repeated.
+/// Ensures that at most one clean-up is in progress. If a clean-up is requested meanwhile, it is repeated.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     asked: AtomicUsize,
 }
 
 impl Turn {
-    /// Runs `work`, and repeats it if it was requested again meanwhile. If another thread is already running it,
-    /// returns at once and leaves the repetition to that thread.
+    /// Runs `work`. Repeats `work` if `take` was called meanwhile. If another thread is running its work, returns at
+    /// once, and that thread repeats its work.
     pub(super) fn take(&self, work: impl Fn()) {
         if self.asked.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
@@ -80,7 +76,7 @@ impl Turn {
     }
 }
 
-/// Resets the turn after a panic, so that later clean-ups are not blocked.
+/// Resets the counter of a [`Turn`] after a panic, because the counter would block later clean-ups.
 struct ResetOnPanic<'a>(&'a AtomicUsize);
 
 impl Drop for ResetOnPanic<'_> {

@@ -1,7 +1,8 @@
-//! Judges a run of pytest by three witnesses: the end of its process, the content of its report, and whether pytest
-//! reached its end.
+//! Determines the verdict on a run of pytest from three sources: the exit code of the process, the report, and the
+//! record of pytest's end.
 //!
-//! At the level in-process the tests run in the same process, so they can forge each of them. If the witnesses disagree, the run is an error.
+//! At the level in-process, tests can forge each source, because they run in the process of pytest. If the sources
+//! contradict each other, the status of the run is an error.
 
 use nix::sys::signal::Signal;
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use super::evidence::RunStatus;
 use super::summary::TestSummary;
 
-/// The exit codes of pytest (its `ExitCode`).
+/// The exit codes of pytest (`pytest.ExitCode`).
 mod exit_code {
     pub(super) const OK: i32 = 0;
     pub(super) const TESTS_FAILED: i32 = 1;
@@ -19,11 +20,10 @@ mod exit_code {
     pub(super) const NO_TESTS_COLLECTED: i32 = 5;
 }
 
-/// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) status: RunStatus,
-    /// The reason why the result is not reliable, for the model.
+    /// The reason why the result is not reliable. The model gets this text.
     pub(super) reason: Option<String>,
 }
 
@@ -31,30 +31,29 @@ pub(super) struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Ended {
     way: WayOut,
-    /// The number of tests that had run and passed when pytest ended.
+    /// The number of tests that had passed when pytest ended.
     passed: u64,
 }
 
-/// The way in which pytest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum WayOut {
-    /// With an exit code.
+    /// pytest returned an exit code.
     Returned,
-    /// Interrupted: `pytest.exit()`, or a signal.
+    /// `pytest.exit()` or a signal interrupted pytest.
     Interrupted,
-    /// With an exception of its own, or from a plugin.
+    /// pytest or a plugin raised an exception.
     Raised,
 }
 
 impl Ended {
-    /// Parses the record of pytest's end. Returns `None` if pytest did not write the record at its end.
+    /// Parses the record of pytest's end. Returns `None` if pytest did not write the record.
     pub(super) fn read(content: &[u8]) -> Option<Self> {
         let line = content.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice(line).ok()
     }
 
-    /// Limits the passed tests of a report to the number that pytest had counted at its end.
+    /// Limits the number of passed tests in a report to the number in this record.
     pub(super) fn correct(self, report: &mut TestSummary) {
         report.passed = report.passed.min(self.passed);
         report.passed_tests.truncate(usize::try_from(report.passed).unwrap_or(usize::MAX));
@@ -62,8 +61,8 @@ impl Ended {
 }
 
 impl Verdict {
-    /// Judges a run that ended by itself or by a signal. `code` is its exit code, or the negative number of the signal.
-    /// `ended` is the record of pytest's end, if pytest reached its end.
+    /// Determines the verdict on a run that neither a limit nor the client ended. `code` is the exit code, or the
+    /// negative number of a signal. `ended` is the record of pytest's end, if pytest reached its end.
     pub(super) fn of(code: i32, report: Option<&TestSummary>, ended: Option<Ended>) -> Self {
         let reason = if code < 0 {
             Some(format!("the tests were {}", describe_exit_code(code)))
@@ -92,23 +91,23 @@ impl Verdict {
             (None, exit_code::INTERRUPTED) if has_failed => RunStatus::Failed,
             // Nothing was collected, or every test was skipped or failed as expected.
             (None, exit_code::OK | exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
-            // Collection errors need no reason, because they are in the report.
+            // Collection errors have no reason, because the report contains them.
             (Some(_) | None, _) => RunStatus::Error,
         };
         Self { status, reason }
     }
 
-    /// Creates the verdict on a run that a limit ended, or that was cancelled.
+    /// Creates a verdict without a reason.
     pub(super) fn of_status(status: RunStatus) -> Self {
         Self { status, reason: None }
     }
 }
 
-/// Returns why a result is not reliable: the exit code contradicts the report, or is not a result. `None` if it is
-/// reliable.
+/// Returns the reason why the result of a run is not reliable: the exit code contradicts the report, or reports a
+/// failure of pytest itself. Returns `None` if the result is reliable.
 fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     let failures = report.map(|report| report.failed + report.errors);
-    // A file that skips itself is no test, so pytest's exit code is 5 although its report has a skip.
+    // Do not count skips. If a whole file skips itself, pytest collects no test, and its exit code is 5.
     let has_run = report.map(|report| report.passed + report.failed + report.xfailed > 0);
     match (code, failures, has_run) {
         (exit_code::OK | exit_code::TESTS_FAILED, None, _) => {
@@ -186,13 +185,13 @@ mod tests {
             (0, left_out(2, 0), returned, RunStatus::NoTests, ""),
             (0, left_out(0, 2), returned, RunStatus::NoTests, ""),
             (0, left_out(2, 1), returned, RunStatus::NoTests, ""),
-            // A file has skipped itself.
+            // A whole file has skipped itself.
             (5, left_out(1, 0), returned, RunStatus::NoTests, ""),
             // pytest stopped before the last test, because enough tests had failed.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
             (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),
             (1, report(2, 0, 0), written("raised"), RunStatus::Error, "internal exception"),
-            // The witnesses disagree.
+            // The exit code contradicts the report, or reports a failure of pytest itself.
             (0, report(8, 1, 0), returned, RunStatus::Error, "its report has failures"),
             (0, None, returned, RunStatus::Error, "left no report"),
             (1, report(9, 0, 0), returned, RunStatus::Error, "no test failed in its report"),

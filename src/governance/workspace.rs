@@ -1,14 +1,14 @@
 //! Determines the state of the workspace before a run: its commit, and whether its files match this commit.
 //!
-//! Other users may write anything in the workspace, including Git's own files. Hooks, filters and settings in Git's
-//! files can start programs. So this module never starts a program, never reads a setting and never follows a symlink.
-//! It reads a few files within limits. Anything that it cannot determine from these files is reported as unknown.
+//! The workspace is untrusted, including its `.git` folder, where hooks, filters and settings can start programs. So
+//! this module does not run Git, never reads a setting and never follows a symlink. It reads a few files within limits.
+//! If these files do not determine a part of the state, that part is reported as unknown.
 //!
-//! This module computes the id that Git would give to a tree of the tracked files in their current state. If this is
-//! the id of the commit's tree, the files match the commit. It does not matter which process wrote the files, because
-//! both ids are digests of all content.
+//! This module computes the id that Git would give to a tree of the tracked files in their current state. If the
+//! commit's tree has the same id, the files match the commit, because the id is a digest of all content.
 //!
-//! The crate gix is not used. It reads the settings of the repository, and brings about a hundred crates.
+//! This module does not use the crate gix, because gix reads the settings of the repository and has about a hundred
+//! dependencies.
 
 mod index;
 mod object;
@@ -28,17 +28,17 @@ use crate::folder::{Folder, Kind};
 use index::Entry;
 use object::{Kind as TreeKind, ObjectId, TreeItem};
 
-/// The name of the folder with the data of a repository.
+/// The name of the folder with Git's own files.
 const REPOSITORY: &str = ".git";
 
-/// The maximum number of files that are hashed. A project with tests that run here typically has a few hundred files.
+/// The maximum number of files that are hashed. A typical project has a few hundred files.
 const FILES_MAX: usize = 20_000;
-/// The limit for all hashed files together, in bytes. A run waits until they are hashed.
+/// The limit for all hashed files together, in bytes. The start of a run waits for the hashes.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// The time limit for hashing all files together. A run waits until they are hashed.
+/// The time limit for hashing all files together. The start of a run waits for the hashes.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The maximum number of references that are resolved, from `HEAD` to a commit.
+/// The maximum number of references from `HEAD` to the commit.
 const LINKS_MAX: u32 = 5;
 /// The limit for a file with one reference, in bytes.
 const NAME_BYTES_MAX: u64 = 4096;
@@ -48,7 +48,7 @@ const PACKED_NAMES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The state of a workspace that is a Git repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkspaceState {
-    /// The commit that is checked out.
+    /// The id of the commit that is checked out.
     pub(crate) commit: Option<String>,
     /// The id of the tree that the tracked files form in their current state.
     pub(crate) tree: Option<String>,
@@ -89,7 +89,7 @@ impl From<io::Error> for Undetermined {
 }
 
 impl WorkspaceState {
-    /// Determines the state of a workspace; `None` if it is not a repository. Blocks the thread while it reads files.
+    /// Determines the state of a workspace; `None` if the workspace is not a repository. Blocks the thread.
     pub(super) fn of(workspace: &Path) -> Option<Self> {
         let root = Folder::open(workspace).ok()?;
         root.stat(OsStr::new(REPOSITORY)).ok()?;
@@ -145,7 +145,7 @@ fn head(repository: &Folder) -> Result<String, Undetermined> {
     Err(Undetermined::Damaged)
 }
 
-/// Returns the target of a reference that has no file of its own, from the file `packed-refs`.
+/// Looks up a reference in the file `packed-refs`, which has the references without a separate file.
 fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     let text = read_path(repository, b"packed-refs", PACKED_NAMES_BYTES_MAX);
     let text = text.map_err(|_| Undetermined::NoCommit)?;
@@ -154,7 +154,7 @@ fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     found.map(|(commit, _)| commit.to_owned()).ok_or(Undetermined::NoCommit)
 }
 
-/// Opens the parent folder of `path`. Returns it together with the last component of `path`. Follows no symlink.
+/// Opens the parent folder of `path`, without following symlinks. Returns the folder and the last component of `path`.
 fn parent<'p>(folder: &Folder, path: &'p [u8]) -> io::Result<(Folder, &'p OsStr)> {
     let mut parts = path.split(|byte| *byte == b'/');
     let last = parts.next_back().unwrap_or_default();
@@ -186,7 +186,7 @@ fn read_path(folder: &Folder, path: &[u8], bytes_max: u64) -> io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// The files of the workspace, hashed within bounds.
+/// Hashes files of the workspace within limits.
 struct Files<'f> {
     root: &'f Folder,
     bytes_left: u64,
@@ -198,7 +198,7 @@ impl<'f> Files<'f> {
         Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX }
     }
 
-    /// Returns the id of the tree that the files of `entries` form in their current state. Missing files are left out.
+    /// Returns the id of the tree of the files in `entries`, in their current state. Omits missing files.
     fn tree(&mut self, entries: &[Entry]) -> Result<ObjectId, Undetermined> {
         if entries.len() > FILES_MAX {
             return Err(Undetermined::TooMuch);
@@ -218,8 +218,7 @@ impl<'f> Files<'f> {
     /// Returns the tree entry of a file; `None` if the file does not exist.
     fn item(&mut self, entry: &Entry) -> Result<Option<TreeItem>, Undetermined> {
         let path = entry.path.clone();
-        // Submodules, and files that are deliberately not checked out, cannot be hashed. They keep the id from the
-        // index.
+        // Submodules and files with the flag `skip-worktree` cannot be hashed, so use their ids from the index.
         if entry.kind == TreeKind::Repository || entry.is_left_out {
             return Ok(Some(TreeItem { path, kind: entry.kind, id: entry.id }));
         }

@@ -16,7 +16,7 @@ use super::hosts::check_operator;
 use super::prometheus::Metrics;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The time for which the result of a readiness check is sent to further probes.
+/// The time for which the result of a readiness check is cached.
 const READINESS_AGE_MAX: Duration = Duration::from_secs(1);
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 

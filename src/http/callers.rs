@@ -23,11 +23,11 @@ pub(super) struct Callers {
     rate: UserRate,
 }
 
-/// The caller of a request. It has no user if the server requires no token.
+/// The caller of a request. A caller has no user if the server requires no token.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) presented: Presented,
-    /// The request's part of the user's share of resources. It is held until the request has ended.
+    /// The slot that the request takes from the user's share of requests in flight.
     pub(super) place: Held,
 }
 
@@ -103,7 +103,7 @@ impl Callers {
             NotLetIn::NoScope => Refusal::NoScope,
             NotLetIn::Unavailable => Refusal::Store,
         })?;
-        // Do not pass an access token on, because the token is issued for this server only.
+        // Do not forward an access token, because its issuer issued it for this server only.
         let token = Some(token).filter(|_| !matches!(caller.proof, Proof::Access { .. }));
         Ok(known(Presented { token, known: Some(caller) }))
     }
@@ -122,7 +122,7 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::from(token.trim().to_owned()))
 }
 
-/// The rate limit of users. The crate governor is not used, because this limit needs ten lines.
+/// A rate limit for each user. The crate governor is not used, because this limit needs only ten lines.
 #[derive(Debug)]
 struct UserRate {
     /// The maximum rate of one user in requests per second. A burst may contain the requests of one second.

@@ -1,5 +1,5 @@
-//! Bodies of responses: a whole text, server-sent events, or lines. A body holds the memory and the share of limits of
-//! its request until the body is written.
+//! Bodies of responses: a whole text, server-sent events, or lines. Until a body is written, its request counts towards
+//! the limits of requests and bytes.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,8 +18,8 @@ use crate::batch::AnswerLine;
 use crate::server;
 use crate::shares::Held;
 
-/// The maximum size of a frame of a body. The connection takes the next frame only when its buffer has room. A body is
-/// therefore held, with the resources of its request, while the client does not read.
+/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. A
+/// client that does not read therefore does not free the limits of its request.
 const FRAME_BYTES: usize = 64 * 1024;
 
 /// The interval of keep-alive comments on an idle stream. It is short, because proxies close a stream that is idle for
@@ -130,8 +130,8 @@ pub(super) fn line_response(
     lines: mpsc::Receiver<AnswerLine>,
     until_read: impl Send + 'static,
 ) -> Response<Content> {
-    // The connection requests the next line when it has written the previous line. The room of the previous line is
-    // free then.
+    // The connection requests the next line after it has written the previous line, so release the memory reserved for
+    // the previous line.
     let lines = unfold((lines, until_read, None), |(mut lines, until_read, before)| async move {
         drop::<Option<Held>>(before);
         let AnswerLine { bytes, room } = lines.recv().await?;

@@ -61,8 +61,7 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
 
 /// Refuses a request to the admin listener that a web page may have sent. Such a request has an Origin header, or its
 /// host is neither an IP address, nor `localhost`, nor one of `names`. Scrapers and probes use the IP address of the
-/// machine or pod. A page that rebinds its own host name cannot use an address, because the browser sends the page's
-/// host name.
+/// machine or pod. A page that rebinds its own host name cannot make the browser send an IP address as the host.
 pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::Origin);

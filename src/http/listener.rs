@@ -1,7 +1,8 @@
 //! Accepts a limited number of connections. Closes a connection if its client sends nothing or does not read.
 //!
 //! `axum::serve` is not used, because it has no settings for these limits: connections without a token, the size of
-//! buffers, timeouts of reads and writes, and the drain. Layers of tower-http see a request only after its head was read.
+//! buffers, timeouts of reads and writes, and the drain. Layers of tower-http see a request only after its head was
+//! read.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -28,19 +29,19 @@ use super::room::{Lobby, Seat};
 
 /// The timeout for receiving a request's head. A connection that is idle for this time is also closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time at the begin of the drain for reading a first request that the client has already sent.
+/// The time at the start of the drain for reading a connection's first request, if the client has already sent it.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
 /// Half the time that an unauthenticated client has during the drain to read its last response.
 const STRANGER_GRACE: Duration = Duration::from_millis(500);
 /// The timeout of a write to a client that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum size of the buffer of a connection for reads, and of its buffer for writes.
+/// The maximum size of a connection's read buffer, and of its write buffer.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 64;
 /// The pause after a connection could not be accepted, for example because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The pause before the next attempt to find a place for a new connection. It is needed when each place for an
-/// unauthenticated connection is taken by a connection whose token is being checked.
+/// The interval of attempts to find a slot for a new connection. No slot is free while the maximum number of
+/// connections have a token that is being checked.
 const SEAT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The handler of a listener's requests.
@@ -120,8 +121,8 @@ async fn accept(
         }
         let (service, abort) = (service.clone(), abort.clone());
         if draining.is_cancelled() {
-            // The drain does not wait for this connection, so a client that sends nothing cannot delay the end of the
-            // server.
+            // The drain does not wait for this connection. A client that sends nothing therefore cannot delay the
+            // shutdown.
             tokio::spawn(async move {
                 let conversation = converse(stream, service, &seat, None);
                 abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
@@ -138,15 +139,15 @@ async fn accept(
     }
 }
 
-/// Serves a connection until the drain. Without `draining`, the drain has already begun, and the connection is served
-/// for one request.
+/// Serves a connection until the drain. `draining` is `None` if the drain has already begun. The connection then gets a
+/// response to only one request.
 async fn converse(
     stream: TcpStream,
     service: Service,
     seat: &Seat,
     draining: Option<&CancellationToken>,
 ) {
-    // Responses are short, and clients wait for them, so send them without the delay of Nagle's algorithm.
+    // Disable Nagle's algorithm, because clients wait for the short responses.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
@@ -181,8 +182,8 @@ async fn converse(
         ended = connection.as_mut() => ended,
         () = drained => {
             connection.as_mut().graceful_shutdown();
-            // A client that has not sent a whole request may need seconds to send the rest. It must not delay the end
-            // of the server.
+            // A client that has sent only a part of a request may need seconds for the rest. Do not delay the shutdown
+            // for such a client.
             if !has_request.load(Ordering::Relaxed) {
                 return;
             }
@@ -198,8 +199,8 @@ async fn converse(
     }
 }
 
-/// Returns when no request of a connection has been authenticated for a while. The connection is then closed, so that a
-/// client that sends requests without a valid token and does not read the responses cannot delay the end of the server.
+/// Returns when no request of a connection has been authenticated for a while. The caller then closes the connection.
+/// Otherwise a client without a valid token could delay the shutdown by not reading its responses.
 async fn remains_stranger(seat: &Seat) {
     let mut was_stranger = false;
     loop {

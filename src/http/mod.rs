@@ -1,4 +1,5 @@
-//! Serves MCP messages of both protocol eras, and scripts of pipelines, over HTTP.
+//! Serves MCP messages of both protocol eras over HTTP. Also serves the scripts that pipelines (programs without MCP)
+//! send.
 //!
 //! `listener` accepts a limited number of connections. `front` applies the same checks to every request, in one order:
 //! Host and Origin (`hosts`), the caller (`callers`), limits (`room`). It then passes the request to `messages` or
@@ -51,8 +52,8 @@ use scripts::Scripts;
 pub(crate) use hosts::{parse_host, parse_origin};
 
 /// The length of the kernel's queue of connections that are not accepted yet. `net.core.somaxconn` may lower it
-/// (listen(2)). The usual length is 128, and one client that opens connections without a pause fills it at once. The
-/// kernel then drops other clients' connections, and these clients retry after a second.
+/// (listen(2)). One client that opens connections without a pause fills the usual length of 128 at once. The kernel
+/// then drops other clients' connections. These clients retry after a second.
 const BACKLOG: u32 = 4096;
 /// The time at shutdown for sending refusals to requests that did not end after they were cancelled.
 const GRACE_FOR_REFUSALS: Duration = Duration::from_secs(2);
@@ -129,7 +130,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
     let main = Listener::start(listener, Service::Front(Arc::clone(&front)), draining.clone());
-    // The admin listener stops after the main listener, so that probes see that the server drains.
+    // The admin listener stops after the main listener, so that probes can notice the drain.
     let admin_stop = CancellationToken::new();
     let admin = admin.map(|(listener, metrics)| {
         let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.run_upkeep()));
@@ -172,8 +173,7 @@ async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut Endi
     });
     let answered = async {
         if timeout(GRACE_AFTER_CANCEL, main.drained()).await.is_err() {
-            // The remaining requests wait for something that may never happen, such as a reply of a database, so refuse
-            // them.
+            // Refuse the remaining requests, because they may wait forever, for example for a reply of a database.
             front.ending.cancel();
             tokio::select! {
                 _ = timeout(GRACE_FOR_REFUSALS, main.drained()) => {}

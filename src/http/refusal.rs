@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::content::{Content, json_response};
 
-/// The reason why a request is refused.
+/// The reason for the refusal of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The Host header is not a name of this server.
@@ -163,8 +163,7 @@ impl Refusal {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::TooLarge | Self::ScriptTooLarge | Self::Incomplete | Self::Target => {
-                // The body of the request may not be read yet, so close the connection. The next bytes on it may be the
-                // rest of the body.
+                // Close the connection, because its next bytes may be the unread rest of the body.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::Host

@@ -1,5 +1,5 @@
-//! Limits of all requests in flight together, and the share of each user. The limits of all requests are the same as
-//! over stdio.
+//! Limits the requests in flight, their memory and the connections, for all users together and for each user. The
+//! limits for all users together are the same as over stdio.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,15 @@ use super::refusal::Refusal;
 const REQUESTS_MAX: usize = 256;
 /// The maximum total size of the request bodies and batch lines in memory, of all users together.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The maximum size of the body of one request, in bytes, unless it is one script of a pipeline. A script of 1 MiB fits, even
-/// if JSON escapes it.
+/// The maximum size of the body of one request, in bytes. The body of `/run` and `/run_code` may be larger. A script of
+/// 1 MiB fits, even if JSON escapes every character.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. A body takes about three times its
-/// size until its script has ended. One user may have one.
+/// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. One user may have one such
+/// body. A body takes about three times its size until its script has ended.
 const LARGE_BODIES_MAX: usize = 4;
-/// The maximum time to wait for the place of a large body. Meanwhile its client cannot send. A client that is refused before
-/// it has sent its body often reports a broken connection instead of the refusal.
+/// The maximum time that a large body waits for one of the `LARGE_BODIES_MAX` slots. The server does not refuse the
+/// body at once. A client that is refused before it has sent its body often reports a broken connection instead of the
+/// refusal.
 const LARGE_BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The minimum share of `BYTES_MAX` that each user has.
 const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;
@@ -39,11 +40,11 @@ const BATCHES_MAX: usize = 16;
 /// pipes of runs together need fewer file descriptors than the default limit of 1,024 per process.
 const CONNECTIONS_MAX: usize = 384;
 
-/// The maximum number of unauthenticated connections. A further connection closes the oldest of them. A flood of
-/// connections does not keep a legitimate client out, because such a client authenticates as soon as it is connected.
+/// The maximum number of unauthenticated connections. A further connection closes the oldest unauthenticated
+/// connection. A flood of connections does not lock out legitimate clients, because they authenticate at once.
 const STRANGERS_MAX: usize = 128;
 
-/// The limits for requests, batches, connections and bytes, and the part of each limit that is taken.
+/// The limits for requests, batches, connections and bytes, and the current use of each limit.
 #[derive(Debug)]
 pub(super) struct Room {
     requests: Pool,
@@ -63,8 +64,8 @@ impl Room {
         let pool = |whole| Pool::new(whole, share.of(whole));
         Self {
             requests: Pool::new(REQUESTS_MAX, requests),
-            // Even the smallest share has room for one body, or for one long line of a batch and other lines that have
-            // just begun.
+            // Even the smallest share must fit one body, or one long line of a batch and the first bytes of other
+            // lines.
             bytes: Pool::new(BYTES_MAX, share.of(BYTES_MAX).max(USER_BYTES_MIN)),
             large_bodies: Pool::new(LARGE_BODIES_MAX, 1),
             batches: pool(BATCHES_MAX),
@@ -73,12 +74,12 @@ impl Room {
         }
     }
 
-    /// Takes a part of the user's share of requests, for a request that has begun.
+    /// Takes a slot of the user's share of requests, for a request that has begun.
     pub(super) fn begin(&self, user: Option<&UserName>) -> Result<Held, Refusal> {
         self.requests.take_share(user.map(UserName::as_str), 1).map_err(refusal)
     }
 
-    /// Takes a batch and a request from the limits, for a batch that has begun.
+    /// Takes a slot for a batch and a slot for a request, for a batch that has begun.
     pub(super) fn batch(&self, user: Option<&UserName>) -> Result<[Held; 2], Refusal> {
         let batch = self.batches.take(user.map(UserName::as_str), 1).map_err(refusal)?;
         Ok([self.requests.take_whole(1).map_err(refusal)?, batch])
@@ -89,12 +90,12 @@ impl Room {
         self.user_requests.unwrap_or(usize::MAX)
     }
 
-    /// Takes a place for the connection of an authenticated caller.
+    /// Takes a slot for the connection of an authenticated caller.
     pub(super) fn connection(&self, user: Option<&UserName>) -> Result<Held, Refusal> {
         self.connections.take(user.map(UserName::as_str), 1).map_err(|_| Refusal::Connections)
     }
 
-    /// Waits until this many bytes of a batch's lines fit into the limits, and takes them.
+    /// Waits until `count` bytes of a batch's lines fit into the limit of bytes. Then reserves the bytes.
     pub(super) async fn bytes(&self, user: Option<&UserName>, count: usize) -> Held {
         self.bytes.wait(user.map(UserName::as_str), count).await
     }
@@ -123,8 +124,8 @@ impl Room {
     }
 
     /// Reads the body of a request that has begun. Takes bytes from the limit as they arrive, so that a client cannot
-    /// reserve memory for bytes that it does not send. A body that is declared to be large waits for the place
-    /// of a large body before its first byte is read. Then takes a request from the limit of all users.
+    /// reserve memory for bytes that it does not send. If the declared size is large, first waits for a slot for a
+    /// large body. After the last byte, takes a slot from the limit of requests of all users.
     async fn read_up_to(
         &self,
         bytes_max: usize,
@@ -146,14 +147,13 @@ impl Room {
         let bytes = (!is_large).then_some(&self.bytes);
         let read = timeout(BODY_TIMEOUT, read_all(body, declared.max(BODY_BYTES_MAX), bytes, user));
         let (body, held) = read.await.unwrap_or(Err(Refusal::Incomplete))?;
-        // Take the request from the limit only now, so that a client that sends its body slowly blocks no other
-        // request.
+        // Take the slot only after the body has arrived, so that a client that sends slowly blocks no other request.
         let place = self.requests.take_whole(1).map_err(refusal)?;
         Ok((body, [held, place].into_iter().chain(large).collect()))
     }
 }
 
-/// Reads a body of at most `bytes_max` bytes, and takes its bytes from `pool` as they arrive.
+/// Reads a body of at most `bytes_max` bytes. Takes the bytes from `pool` as they arrive.
 async fn read_all(
     mut body: Incoming,
     bytes_max: usize,
@@ -183,16 +183,16 @@ pub(super) struct Lobby {
 #[derive(Debug, Default)]
 struct Strangers {
     count: u64,
-    /// The connections that wait in the lobby: no request is authenticated, and no token is being checked. The oldest
-    /// connection has the smallest key. The token closes the connection.
+    /// The silent connections: no request is authenticated, and no token is being checked. The oldest connection has
+    /// the smallest key. Cancelling the value closes the connection.
     silent: BTreeMap<u64, CancellationToken>,
     /// The number of connections with a token that is being checked.
     asking: usize,
 }
 
-/// The place of one connection, in the lobby or in a user's share. The place is in the lobby until a request of the
-/// connection is authenticated. Then the connection counts towards the share of the user of its last request, because a
-/// proxy may send the requests of several users over one connection.
+/// The slot of one connection. The connection counts as unauthenticated, in the lobby, until one of its requests is
+/// authenticated. Then the connection counts towards the share of the user of its last request, because a proxy may
+/// send the requests of several users over one connection.
 #[derive(Debug)]
 pub(super) struct Seat {
     lobby: Arc<Lobby>,
@@ -215,8 +215,8 @@ enum SeatState {
 }
 
 impl Seat {
-    /// Takes a place in the lobby for a new connection. If the lobby is full, closes the connection that has been
-    /// silent for longest. Returns `None` if the lobby is full and no connection is silent.
+    /// Takes a slot in the lobby for a new connection. If the lobby is full, closes the connection that has been silent
+    /// for the longest time. Returns `None` if the lobby is full and no connection is silent.
     pub(super) fn new(lobby: &Arc<Lobby>) -> Option<Self> {
         let ended = CancellationToken::new();
         let mut strangers = lobby.lock();
@@ -233,12 +233,12 @@ impl Seat {
         strangers.silent.len() + strangers.asking >= STRANGERS_MAX
     }
 
-    /// Returns a token that is cancelled when another connection takes the place of this connection.
+    /// Returns a token that is cancelled when another connection takes the slot of this connection.
     pub(super) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Marks the connection as being checked, so that no other connection can take its place during the check.
+    /// Marks the connection as being checked. No other connection can take its slot during the check.
     pub(super) fn ask(&self) {
         let mut state = self.lock();
         if let SeatState::Silent(number) = *state {
@@ -259,7 +259,7 @@ impl Seat {
         }
     }
 
-    /// Returns whether the connection is silent: no request of it is authenticated, and no token is being checked.
+    /// Returns whether the connection is silent: none of its requests is authenticated, and no token is being checked.
     pub(super) fn is_stranger(&self) -> bool {
         matches!(*self.lock(), SeatState::Silent(_))
     }
@@ -270,7 +270,7 @@ impl Seat {
         if matches!(&*state, SeatState::Taken { user: holder, .. } if holder.as_ref() == user) {
             return Ok(());
         }
-        // Release the place of the previous user first. If `user` has no free place, the connection has no place and is
+        // Release the slot of the previous user first. If `user` has no free slot, the connection has no slot and is
         // closed.
         self.leave(&mut state);
         let place = room.connection(user)?;
@@ -334,15 +334,15 @@ mod tests {
         seats[1].take(&room, Some(&ann)).unwrap();
         seats[2].ask();
         seats[2].stay();
-        // The first new connection takes the place that the authenticated connection has left. The second new
-        // connection closes the oldest silent connection.
+        // The first new connection takes the slot that the authenticated connection left. The second new connection
+        // closes the oldest silent connection.
         let new = [Seat::new(&lobby).unwrap(), Seat::new(&lobby).unwrap()];
         let ended = |seats: &[Seat]| -> Vec<usize> {
             (0..seats.len()).filter(|it| seats[*it].ended.is_cancelled()).collect()
         };
         assert_eq!(ended(&seats), [3]);
-        // A connection that is being checked keeps its place. If all are being checked, a new connection finds no
-        // place.
+        // A connection that is being checked keeps its slot. If all connections are being checked, a new connection
+        // gets no slot.
         for seat in &seats[4..] {
             seat.ask();
         }

@@ -1,6 +1,6 @@
-//! Runs scripts of pipelines: one script or a batch in a body, in the formats of `run --batch`. Also accepts the format
-//! of `SandboxFusion`, so that clients of `SandboxFusion` only need another URL. This module never decides whether a
-//! script may run.
+//! Runs the scripts that pipelines send. A body contains one script or a batch, in the formats of `run --batch`. Also
+//! accepts the format of `SandboxFusion`, so that clients of `SandboxFusion` only need another URL. This module never
+//! decides whether a script may run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,12 @@ use super::room::{BODY_BYTES_MAX, Room};
 
 /// The timeout for receiving the next part of a batch. The time includes the wait for memory for the part.
 const LINES_SILENCE_MAX: Duration = Duration::from_secs(300);
-/// The maximum number of queued answers of a batch, and also of queued parts of its body. While one of the queues is
-/// full, nothing is read from the connection.
+/// The maximum number of queued answers of a batch, and of queued parts of its body. While either queue is full, the
+/// server reads nothing from the connection.
 const PARTS_WAITING_MAX: usize = 4;
 
-/// The number of bytes to reserve for an unfinished line: the maximum length of a line, and the size of the part of the
-/// body in which the line ends.
+/// The number of bytes to reserve for an unfinished line: the maximum length of a line, plus the size of the part of
+/// the body that contains the end of the line.
 const LINE_ROOM_BYTES: usize = BODY_BYTES_MAX + 64 * 1024;
 
 /// Runs the scripts of pipelines.
@@ -55,9 +55,9 @@ struct RunCode {
     run_timeout: Option<f64>,
     #[serde(rename = "memory_limit_MB")]
     memory_limit_mb: Option<i64>,
-    /// The files that the script may read. A name may start with `./`.
+    /// The files that the script may read. A file name may start with `./`.
     files: Option<Base64Files>,
-    /// The files to return after the run. None can be returned, because the folder of a run is removed.
+    /// The files to return after the run. A request with such files is refused, because the folder of a run is removed.
     fetch_files: Option<Vec<IgnoredAny>>,
 }
 
@@ -95,7 +95,7 @@ impl Scripts {
         let (answer, held) = self.one(Single::Line(line), held, known).await?;
         let status = match answer.status() {
             Status::Invalid => StatusCode::BAD_REQUEST,
-            // Return the status 503, from which a load balancer detects the failure.
+            // Return the status 503, because load balancers treat it as a failure of this server.
             Status::InfraError => StatusCode::SERVICE_UNAVAILABLE,
             Status::Ok
             | Status::Failed
@@ -118,7 +118,7 @@ impl Scripts {
         known: Known,
     ) -> Result<Response<Content>, Refusal> {
         let (body, held) = room.read_script(body, known.user()).await?;
-        // On another thread, because a body with inputs can take long.
+        // Parse on another thread, because parsing a body with inputs can take long.
         let wanted = spawn_blocking(move || wanted_by(&body)).await;
         let wanted = match wanted.map_err(|_| Refusal::Draining)?? {
             Ok(wanted) => wanted,
@@ -133,7 +133,7 @@ impl Scripts {
         self.written(StatusCode::OK, json, held).await
     }
 
-    /// Waits until the answer fits into the memory for unread replies, then returns the response.
+    /// Waits until the answer fits into the memory for unread replies. Then returns the response.
     async fn written(
         &self,
         status: StatusCode,
@@ -201,8 +201,8 @@ impl Scripts {
     }
 }
 
-/// Forwards the parts of a body to the batch. Waits until the batch accepts a part and the part fits into the limit of
-/// bytes. Stops the batch if the body breaks off.
+/// Forwards the parts of a body to the batch. Before each part, waits until the part fits into the limit of bytes and
+/// the batch accepts it. Stops the batch if the connection breaks before the end of the body.
 async fn forward(
     mut body: Incoming,
     room: Arc<Room>,
@@ -241,7 +241,7 @@ async fn forward(
 }
 
 /// The bytes that are reserved for a line that is longer than one part of the body. All bytes of the line are reserved
-/// at once. If several lines each held a part and waited for more bytes, they would wait forever.
+/// at once. If several lines reserved their bytes in parts, they could wait for each other forever.
 #[derive(Default)]
 struct Reserve {
     room: shares::Held,
@@ -281,14 +281,15 @@ enum Part {
     BrokenOff,
 }
 
-/// The resources of a request. They are released when the script has ended and its answer is written.
+/// The resources of a request. They are released after the script has ended and its answer is written.
 struct Held {
     presented: Presented,
     _places: Vec<shares::Held>,
     _own: shares::Held,
 }
 
-/// Reads a request in the format of `SandboxFusion`. The inner error is for a request that is valid and not supported.
+/// Parses a request in the format of `SandboxFusion`. The inner error is the reason why a valid request is not
+/// supported.
 fn wanted_by(body: &[u8]) -> Result<Result<Wanted, String>, Refusal> {
     let asked: RunCode = serde_json::from_slice(body).map_err(|_| Refusal::Invalid)?;
     if asked.language != "python" || asked.code.trim().is_empty() {

@@ -73,20 +73,20 @@ impl JobState {
     }
 }
 
-/// The way in which a job ended. Cheap to clone.
+/// The reason why a job ended, with its result. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) enum JobEnd {
     /// The script ran until it ended or reached its timeout.
     Ran(Arc<Outcome>),
     /// The script could not be run. The string is the reason.
     NotRun(Arc<str>),
-    /// The worker with this name ran the job and disappeared. It is unknown how far the script came.
+    /// The worker with this name ran the job and disappeared. The script may have run partly or completely.
     Lost(Arc<str>),
     Cancelled,
 }
 
 impl JobEnd {
-    /// Returns the documented name of the way in which the job ended, for clients.
+    /// Returns the documented name of the final state, for clients.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",

@@ -50,7 +50,7 @@ pub(crate) enum PlaceError {
          that takes less than 30 seconds can be run with background=false."
     )]
     Away,
-    /// The database did not reply to the insertion, so the job may have been placed under this id.
+    /// The database did not reply to the insertion. The job may exist under this id.
     #[error(
         "The database of background jobs was lost while the job was being placed, so the job may \
          or may not exist. If it does, its id is {0}: check with the 'verification_status' tool \
@@ -63,7 +63,7 @@ pub(crate) enum PlaceError {
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Job(Job),
-    /// The job has an output of this many bytes, which is more than the query accepts.
+    /// The job's output is larger than the query accepts. The number is its size in bytes.
     Larger(usize),
     /// The job does not exist, or has expired.
     Nothing,
@@ -78,8 +78,8 @@ pub(crate) struct JobsAway;
 
 /// A queue of background jobs, and the workers that run them.
 ///
-/// A job is placed once, under its own id, and only its user can query or cancel it. It is run at most once, because a
-/// worker records its claim before it starts the script. It ends once. If its worker disappears, the job ends as lost.
+/// Only the user of a job can query or cancel the job. A job runs at most once, because a worker records its claim
+/// before it starts the script. If the worker disappears, the job ends as lost.
 pub(crate) trait Jobs: Send + Sync + 'static {
     /// Places a job at the end of its user's queue.
     ///

@@ -27,8 +27,8 @@ use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 pub(crate) struct JobLimits {
     /// The maximum number of jobs that run at once.
     pub(crate) running_max: usize,
-    /// The maximum number of waiting jobs. If each job takes two minutes, and five jobs run at once, the last of 100
-    /// waiting jobs waits 40 minutes.
+    /// The maximum number of waiting jobs. If five jobs of two minutes each run at once, the last of 100 waiting jobs
+    /// waits 40 minutes.
     pub(crate) queue_len_max: usize,
     /// The maximum total output of ended jobs, in bytes. One job has at most 5 MiB, including its plots.
     pub(crate) output_bytes_max: usize,
@@ -227,7 +227,7 @@ impl JobLimits {
         self.check_part(own, |whole| self.share.of(whole))
     }
 
-    /// Checks that one more job may be placed. Counts only `jobs`. Each limit is reduced by `part`, for example to the
+    /// Checks that one more job may be placed, if only `jobs` count. `part` reduces each limit, for example to the
     /// share of one user.
     fn check_part<'a>(
         &self,

@@ -24,8 +24,8 @@ enum Check {
     Point(&'static dyn VerificationAlgorithm),
 }
 
-/// All accepted algorithms. None of them uses a shared secret, for two reasons. A server that can verify a token with a
-/// shared secret can also forge one. An attacker could present a public key as the secret (RFC 8725, 2.1).
+/// All accepted algorithms. None of them uses a shared secret, for two reasons. A server that can verify a token with
+/// a shared secret can also forge tokens. An attacker could present a public key as the secret (RFC 8725, 2.1).
 pub(super) const ALGORITHMS: [Row; 5] = [
     Row {
         algorithm: Algorithm::RS256,
@@ -67,7 +67,7 @@ pub(super) fn row(algorithm: Algorithm) -> Option<&'static Row> {
 /// Makes `jsonwebtoken` use the table of accepted algorithms in the whole process.
 pub(super) fn install() {
     static PROVIDER: CryptoProvider = CryptoProvider {
-        // This server never signs tokens, so a request for a signer is an error.
+        // Refuse to create a signer, because this server never signs tokens.
         signer_factory: |_, _| Err(Error::from(ErrorKind::UnsupportedAlgorithm)),
         verifier_factory,
         key_utils: KeyUtils::new_unimplemented(),

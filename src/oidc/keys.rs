@@ -1,5 +1,5 @@
-//! Loads the public keys of an issuer (RFC 7517) from a file or a URL. Caches the keys. Reloads them when they are old,
-//! or when a token names an unknown key.
+//! Loads the public keys of an issuer (RFC 7517) from a file or a URL, and caches them. Reloads the keys when they are
+//! old, or when a token names an unknown key.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -21,13 +21,12 @@ use super::crypto;
 use crate::https;
 use crate::logging::Causes;
 
-/// The age from which cached keys are reloaded. It is short, so that a key that the issuer has revoked is soon
-/// rejected.
+/// The age from which cached keys are reloaded. It is short, so that tokens with a revoked key are soon rejected.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 /// The maximum age of cached keys that are used while the issuer is unreachable.
 const USABLE: Duration = Duration::from_secs(60 * 60);
-/// The minimum time between two loads. Without it, a client that sends tokens with invented key ids would make this
-/// server put load on the issuer.
+/// The minimum time between two loads. Without this pause, a client that sends tokens with invented key ids could make
+/// this server overload the issuer.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The timeout of one fetch from the issuer.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,7 +57,7 @@ pub(crate) enum KeysError {
     TooLong,
 }
 
-/// The error that this server has no usable keys, because it could not load any in the last hour.
+/// The error if this server could not load keys in the last hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the issuer's keys could not be fetched")]
 pub(crate) struct KeysUnavailable;
@@ -125,7 +124,7 @@ struct PublishedKey {
 }
 
 impl Keys {
-    /// Loads the keys. If the keys cannot be fetched from a URL now, they are fetched later.
+    /// Loads the keys. If the keys cannot be fetched from a URL, a later token causes the next attempt.
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
         let keys = Self(Arc::new(Shared { source, loaded, looked }));
@@ -157,7 +156,7 @@ impl Keys {
             }
             return Ok(Some(key));
         }
-        // The load runs in a task of its own, so it continues if the wait times out.
+        // Load in a separate task, so that the load continues if the wait times out.
         let shared = Arc::clone(&self.0);
         let reading = tokio::spawn(async move { shared.fetch_again().await });
         let _ = timeout(WAIT_MAX, reading).await;
@@ -387,8 +386,8 @@ mod tests {
             loaded: RwLock::new(Some(Arc::new(Loaded { keys: vec![key], at }))),
             looked: Mutex::default(),
         }));
-        // Another request is fetching the keys and holds the lock. Finding a cached key must not wait for the lock, as
-        // it once did.
+        // Another request is fetching the keys and holds the lock. The search for a cached key must not wait for the
+        // lock.
         let fetching = keys.0.looked.lock().await;
         let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
         assert!(found.is_some());

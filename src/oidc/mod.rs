@@ -1,8 +1,8 @@
-//! Validates OAuth 2.0 access tokens of an authorization server. It never issues tokens.
+//! Validates OAuth 2.0 access tokens of an authorization server. This module never issues tokens.
 //!
-//! This server is a resource server. It publishes which authorization server it trusts (RFC 9728). It validates each
-//! token as a JSON Web Token (RFC 9068, RFC 8725) with the issuer's published keys (RFC 7517). `keys` loads the keys,
-//! `crypto` verifies signatures, and `claims` reads the expiry and the scopes.
+//! This server is a resource server. Its metadata names the authorization server that it trusts (RFC 9728). It
+//! validates each token as a JSON Web Token (RFC 9068, RFC 8725) with the issuer's published keys (RFC 7517). `keys`
+//! loads the keys, `crypto` verifies signatures, and `claims` reads the expiry and the scopes.
 
 mod claims;
 mod crypto;
@@ -20,7 +20,7 @@ use keys::Keys;
 
 pub(crate) use keys::{KeySource, KeysError, KeysUnavailable};
 
-/// The scopes that this server knows, in the order from the least to the most privileged.
+/// The scopes of this server, from the least to the most privileged.
 pub(crate) const SCOPES: [&str; 3] = ["qwed:viewer", "qwed:user", "qwed:admin"];
 
 /// The maximum length of a token, in bytes. Tokens of identity providers with many groups have about 4 KiB.
@@ -32,7 +32,7 @@ const LEEWAY: TimeDelta = TimeDelta::seconds(30);
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Decides which access tokens this server accepts.
+/// The settings for the access tokens that this server accepts.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The issuer, exactly as in the `iss` claim of its tokens.
@@ -62,7 +62,7 @@ pub(crate) struct Access {
     pub(crate) expires: DateTime<Utc>,
 }
 
-/// The reason why a token is not accepted. It is logged, and so never contains any part of the token.
+/// The reason why a token is not accepted. Never contains any part of the token, because the reason is logged.
 #[derive(Debug, Error)]
 pub(crate) enum NotTaken {
     #[error("it is not a JSON Web Token that this server accepts: {0}")]
@@ -146,7 +146,7 @@ impl AccessTokens {
         if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
             return Err(NotTaken::Form("its type is another"));
         }
-        // This check comes before the search for the key, so that a token with an unaccepted algorithm never causes a
+        // Check the algorithm before the search for the key, so that a token with another algorithm never causes a
         // fetch.
         if crypto::row(header.alg).is_none() {
             return Err(NotTaken::Form("its algorithm is not supported"));

@@ -1,9 +1,9 @@
 //! Results of scripts, for later calls with the same script in this or another process (`QWED_MCP_ANSWER_ONCE`). Each
 //! result is a file in the folder of receipts, named by the key of its run. The file consists of a signature and the
-//! content. The signature covers the key too, so a file counts only under its own name, and only if it is complete.
+//! content. The signature also covers the key. So a file is valid only if it is complete and has its original name.
 //!
-//! The folder has a limit. When it is reached, the files that were written or read longest ago are removed. This module never
-//! parses a result, and never decides which results can be used again.
+//! The size of the folder is limited. At the limit, the least recently used files are removed. This module never
+//! parses a result, and never decides which results can be reused.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,58 +22,57 @@ use crate::folder::Folder;
 /// The name of the folder, in the folder of receipts.
 const FOLDER: &str = "answers";
 
-/// The type of the signed content. A signature of a receipt has another type, so neither can be used as the other.
+/// The type of the signed content. Receipts have another type, so a signature of a receipt is never valid for a
+/// result, nor the other way round.
 const CONTENT_TYPE: &str = "application/vnd.qwed.answer";
 
-/// The maximum size of all results together, in bytes. Each process may exceed it by a [`SLACK`]th.
+/// The maximum size of all results together, in bytes. Each process may exceed this maximum by 1/[`SLACK`].
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// A process compares the size of the folder with its limit when it has stored this fraction of the limit.
+/// A process checks the size of the folder whenever it has stored 1/`SLACK` of the maximum.
 const SLACK: u64 = 16;
 
-/// The smallest size with which a result counts, in bytes. It also bounds the number of results.
+/// Smaller results count with this size, in bytes. So the maximum size also limits the number of results.
 const RESULT_BYTES_MIN: u64 = 8 * 1024;
 
-/// The maximum size of a result, in bytes.
 const RESULT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The free space of the disk below which nothing is stored, in bytes. Receipts need space on the same disk.
+/// If the disk has less free space than this number of bytes, no result is stored. Receipts need space on the same
+/// disk.
 const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
 
-/// The maximum number of names that are listed. It is more than the maximum number of results.
+/// The maximum number of file names that are listed. It exceeds the maximum number of results.
 const NAMES_MAX: usize = 64 * 1024;
 
-/// The key of a run.
 type Key = [u8; 32];
 
-/// The folder of results.
 #[derive(Debug)]
 pub(crate) struct AnswerFiles {
     receipts: Arc<Receipts>,
     folder: PathBuf,
     bytes_max: u64,
-    /// The number of bytes that were stored since the size of the folder was compared with its limit.
+    /// The number of bytes that were stored since the last check of the folder's size.
     unchecked: Mutex<u64>,
 }
 
 impl AnswerFiles {
-    /// Removes the drafts that a killed process has left. Blocks on the disk.
+    /// Opens the folder of results, and removes the drafts that a killed process has left. Blocks on the disk.
     pub(crate) fn new(receipts: &Arc<Receipts>) -> Self {
         let folder = receipts.folder().join(FOLDER);
         remove_abandoned(&folder);
         let receipts = Arc::clone(receipts);
-        // The first result makes this process compare the size.
+        // With this value, the first result causes a check of the folder's size.
         let unchecked = Mutex::new(BYTES_MAX / SLACK);
         Self { receipts, folder, bytes_max: BYTES_MAX, unchecked }
     }
 
-    /// Returns the content that was stored for a key. `None` if there is none, or if it is not as it was stored. Blocks
-    /// on the disk.
+    /// Returns the content that was stored for a key. `None` if no content was stored, or if the file is incomplete
+    /// or was changed. Blocks on the disk.
     pub(crate) fn read(&self, key: &Key) -> Option<Vec<u8>> {
         let folder = Folder::open(&self.folder).ok()?;
         let name = hex::encode(key);
         let file = folder.file(OsStr::new(&name)).ok()?;
-        // A time that cannot be set only changes the order of removals.
+        // Ignore a failure, which only changes the order of removals.
         let _ = file.set_modified(SystemTime::now());
         let mut bytes = read_at_most(file, RESULT_BYTES_MAX).ok()?;
         let content = bytes.split_off(bytes.len().min(SIGNATURE_BYTES));
@@ -87,10 +86,10 @@ impl AnswerFiles {
         None
     }
 
-    /// Stores a content for a key, unless it is too large or the disk is almost full. Returns whether [`Self::remove_oldest`]
+    /// Stores a content for a key, unless it is too large or the disk is almost full. Returns whether `remove_oldest`
     /// must be called. Blocks on the disk.
     ///
-    /// The file is not synchronized. If it is incomplete after a failure of the machine, it is not used.
+    /// The file is not synced to the disk. If it is incomplete after a crash of the machine, it is not used.
     pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<bool> {
         let bytes = u64::try_from(SIGNATURE_BYTES + content.len()).unwrap_or(u64::MAX);
         if bytes > RESULT_BYTES_MAX || free_bytes(self.receipts.folder())? < FREE_BYTES_MIN {
@@ -109,7 +108,7 @@ impl AnswerFiles {
         Ok(is_limit_near)
     }
 
-    /// Removes the files that were written or read longest ago, until the limit is kept. Blocks on the disk.
+    /// Removes the least recently used files, until the others are within the limit. Blocks on the disk.
     pub(crate) fn remove_oldest(&self) {
         let Ok(folder) = Folder::open(&self.folder) else { return };
         let mut results: Vec<(SystemTime, OsString, u64)> = Vec::new();
@@ -125,7 +124,7 @@ impl AnswerFiles {
                 break;
             }
             match folder.remove_file(&name) {
-                // Otherwise another process has removed the file.
+                // The error `NotFound` means that another process has already removed the file.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(%error, "cannot remove a stored result");
                 }
@@ -135,7 +134,7 @@ impl AnswerFiles {
     }
 }
 
-/// Returns the free space of a folder's disk for this user, in bytes.
+/// Returns the free space for this user on the disk of a folder, in bytes.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let disk = statvfs(folder)?;
     // The types of these fields differ between systems.
@@ -143,7 +142,7 @@ fn free_bytes(folder: &Path) -> io::Result<u64> {
     Ok(u64::from(disk.blocks_available()).saturating_mul(u64::from(disk.fragment_size())))
 }
 
-/// Returns the size with which a file counts.
+/// Returns the size with which a file counts towards the maximum, in bytes.
 fn counted(bytes: u64) -> u64 {
     bytes.max(RESULT_BYTES_MIN)
 }
@@ -166,7 +165,7 @@ mod tests {
         files: AnswerFiles,
     }
 
-    /// Returns the folder as a new process opens it.
+    /// Opens the folder as a new process would.
     fn opened(folder: &Path, secret: u8) -> AnswerFiles {
         let key_file = folder.join("key");
         fs::write(&key_file, "").unwrap();
@@ -221,10 +220,10 @@ mod tests {
         }
         fs::write(fixture.file(&key), &stored).unwrap();
         assert_eq!(fixture.files.read(&key).as_deref(), Some(&b"content"[..]));
-        // The result of another run.
+        // A result is not used under the name of another run.
         fs::rename(fixture.file(&key), fixture.file(&[2; 32])).unwrap();
         assert_eq!(fixture.files.read(&[2; 32]), None);
-        // A symlink to the result, and a further name of its file.
+        // A symlink or a hard link to a result is not used.
         fs::write(fixture.folder.path().join("stored"), &stored).unwrap();
         std::os::unix::fs::symlink(fixture.folder.path().join("stored"), fixture.file(&key))
             .unwrap();
@@ -232,7 +231,7 @@ mod tests {
         fs::remove_file(fixture.file(&key)).unwrap();
         fs::hard_link(fixture.folder.path().join("stored"), fixture.file(&key)).unwrap();
         assert_eq!(fixture.files.read(&key), None);
-        // A later run replaces what is there.
+        // A later run replaces the hard link.
         fixture.files.write(&key, b"content").unwrap();
         assert_eq!(fixture.files.read(&key).as_deref(), Some(&b"content"[..]));
     }
@@ -252,7 +251,7 @@ mod tests {
         }
         let other = fixture.folder.path().join("receipts/answers/other");
         fs::write(&other, "").unwrap();
-        // A folder with the name of a result is no obstacle.
+        // A folder with the name of a result must not prevent the removal of results.
         fs::create_dir(fixture.file(&[255; 32])).unwrap();
         assert!(fixture.files.read(&key(0)).is_some());
         let content = vec![0; usize::try_from(2 * RESULT_BYTES_MIN).unwrap()];
@@ -264,7 +263,7 @@ mod tests {
         let is_there = |number: u8| fixture.file(&key(number)).exists();
         assert!(is_there(0) && other.exists() && (30..40).all(is_there));
         let count = (1..30).filter(|number| is_there(*number)).count();
-        // There is room for 32 small results. Each of the ten large ones counts as two or three.
+        // The limit allows 32 small results. Each of the ten large results counts as two or three small results.
         assert!((8..=13).contains(&count) && is_there(29) && !is_there(1), "{count}");
     }
 

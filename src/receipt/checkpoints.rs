@@ -1,8 +1,8 @@
 //! Checkpoints: signed heads of the audit log. They are stored where a program that changes the log cannot reach them.
 //! This module never changes the log.
 //!
-//! The file has one line for each checkpoint. A checkpoint shows that its row was in the log. If the log was rewritten,
-//! or was cut off before a signed row, the comparison finds that this row is missing.
+//! The file has one line for each checkpoint. A checkpoint proves that its row was in the log. If the log was
+//! rewritten, or was cut off before a signed row, the comparison finds that this row differs or is missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
@@ -14,7 +14,8 @@ use crate::ledger::AuditRow;
 
 /// The maximum length of a line, in bytes. A signed head has less than a kilobyte.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
-/// The limit for the number of lines in the file. With one checkpoint a minute, this is reached after almost two years.
+/// The limit for the number of lines in the file. With one checkpoint a minute, a file reaches this limit after
+/// almost two years.
 const LINES_MAX: u64 = 1_000_000;
 /// The maximum number of flaws that are described.
 const FLAWS_NAMED_MAX: usize = 20;
@@ -22,24 +23,24 @@ const FLAWS_NAMED_MAX: usize = 20;
 /// The result of comparing a log with its checkpoints.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CheckpointVerification {
-    /// The number of checkpoints of rows that are in the log as they were signed.
+    /// The number of checkpoints with an unchanged row in the log.
     pub(crate) same: u64,
     /// The number of checkpoints of rows before the first row of an export.
     pub(crate) earlier: u64,
-    /// The number of the last row that is in the log as it was signed.
+    /// The number of the last signed row that is unchanged in the log.
     pub(crate) last: Option<i64>,
     /// The time at which the row `last` was signed.
     pub(crate) last_signed: Option<String>,
     /// The number of rows after the last signed row. No checkpoint covers these rows.
     pub(crate) rows_behind: u64,
-    /// The number of checkpoints that are not valid, or that have a missing or different row in the log.
+    /// The number of checkpoints that are invalid, or that have a missing or changed row.
     pub(crate) flawed: u64,
     /// Descriptions of the first flaws, up to the maximum number.
     pub(crate) flaws: Vec<String>,
 }
 
 impl CheckpointVerification {
-    /// Returns whether every signed row is in the log as it was signed. Requires that at least one row was signed.
+    /// Returns whether every signed row is unchanged in the log. Returns `false` if no row was signed.
     pub(crate) fn is_intact(&self) -> bool {
         self.flawed == 0 && self.same > 0
     }
@@ -55,8 +56,8 @@ impl CheckpointVerification {
 /// The signed heads of a file, during their comparison with the rows of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
-    /// The heads that were not compared yet, by the number of their row. Each head has the number of its line in the
-    /// file.
+    /// The heads that were not compared yet, by the number of their row. The first value of each pair is the number
+    /// of the head's line in the file.
     heads: BTreeMap<i64, Vec<(u64, SignedHead)>>,
     first_row: Option<i64>,
     /// For each chain, the number of rows after its last signed row.
@@ -91,7 +92,8 @@ impl Checkpoints {
         *first = row.seq.min(*first);
         let behind = self.behind.entry(row.instance.clone()).or_default();
         *behind += 1;
-        // Several chains may have a row with this number. So only the hash identifies the row that was signed.
+        // A log with several chains may have several rows with this number. Then only the hash identifies the row
+        // that was signed.
         let is_of_row = |head: &SignedHead| row.instance.is_none() || head.place.hash == row.hash;
         let heads = self.heads.remove(&row.seq).unwrap_or_default();
         let (heads, others): (Vec<_>, Vec<_>) =

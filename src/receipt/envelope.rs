@@ -38,7 +38,7 @@ pub(super) struct Opened {
     pub(super) keyid: String,
 }
 
-/// Signs a statement, and returns the bytes of an envelope with it.
+/// Signs a statement, and returns the bytes of an envelope that contains the statement.
 pub(super) fn seal(statement: &[u8], key: &SigningKey) -> serde_json::Result<Vec<u8>> {
     let signature = Signature {
         keyid: key.id().to_owned(),

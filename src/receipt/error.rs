@@ -1,9 +1,7 @@
-//! The reasons why a receipt is not valid. They never contain secrets.
+//! The reasons why a receipt is not valid. The holder of the receipt may see them, so they contain no secrets.
 
 use thiserror::Error;
 
-/// The reason why a receipt is not valid. The holder of the receipt may see the reason, because nothing in it is
-/// secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ReceiptError {
     #[error("it is not the envelope of a receipt: {0}")]

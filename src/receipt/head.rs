@@ -1,5 +1,5 @@
-//! The signed head of the audit log. A head is the row that was the last row at some time. This module never reads the
-//! log.
+//! The signed head of the audit log. The head is the last row of the log at the time of the signature. This module
+//! never reads the log.
 //!
 //! A signed head has the same kind of envelope and statement as a receipt, but its own predicate.
 

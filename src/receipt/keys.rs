@@ -1,8 +1,8 @@
 //! The keys of receipts: the key that signs, and the public keys of all keys that have ever signed. A private key never
 //! appears in a receipt, a message or the log.
 //!
-//! One folder has all keys: `signing.key` (PKCS #8, readable only for the server's user), `signing.pub` (its public
-//! key, for other programs), and `keys.json` (every public key so far, and the time in which it was in use). To verify
+//! One folder contains all keys: `signing.key` (PKCS #8, readable only for the server's user), `signing.pub` (its
+//! public key, for other programs), and `keys.json` (every public key so far, and its period of use). To verify
 //! receipts, another user needs this folder without `signing.key`.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,6 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Creates a private key from these random bytes.
     pub(super) fn of(secret: [u8; 32]) -> Self {
         let key = ed25519_dalek::SigningKey::from_bytes(&secret);
         Self { id: key_id(&key.verifying_key()), key }
@@ -147,7 +146,6 @@ impl SigningKey {
         self.key.verifying_key().verify_strict(message, &signature).is_ok()
     }
 
-    /// Returns the public key in the PEM format.
     pub(super) fn public_pem(&self) -> Result<String, KeyError> {
         let pem = self.key.verifying_key().to_public_key_pem(LineEnding::LF);
         pem.map_err(|_| KeyError::Encode)
@@ -176,7 +174,6 @@ struct KeyRecords {
     keys: Vec<KeyRecord>,
 }
 
-/// The state of a key at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyState {
     InUse,
@@ -184,12 +181,12 @@ pub(crate) enum KeyState {
     NotAnyMore,
 }
 
-/// A public key, and the time in which it was in use.
+/// A public key, and its period of use.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     key: VerifyingKey,
-    /// The start and the end of the use of the key. `None` if they are unknown, because the key is from a file without
-    /// records.
+    /// The start and the end of the use of the key. `None` if both are unknown, because the key comes from a file
+    /// without records.
     times: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
 }
 
@@ -199,7 +196,6 @@ impl PublicKey {
         self.key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
     }
 
-    /// Returns the state of the key at `time`.
     pub(super) fn state_at(&self, time: DateTime<Utc>) -> KeyState {
         match self.times {
             Some((from, _)) if time < from => KeyState::NotYet,
@@ -237,7 +233,7 @@ impl PublicKeys {
         for file in files {
             keys.add_file(&file)?;
         }
-        // If a key is in a file and in the records, use the record, because it has the times of the key's use.
+        // If a key is in a file and in the records, use the record, because it contains the key's period of use.
         for record in records(&path.join(RECORDS))?.keys {
             let file = path.join(RECORDS);
             let key = VerifyingKey::from_public_key_pem(&record.public_key)
@@ -303,17 +299,15 @@ impl KeyStore {
         Self { folder }
     }
 
-    /// Returns the path of the signing key.
     pub(crate) fn signing_key(&self) -> PathBuf {
         self.folder.join(SIGNING_KEY)
     }
 
-    /// Returns the path of the public key.
     pub(crate) fn public_key(&self) -> PathBuf {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Generates a key. Fails if a key exists, unless `rotates` allows this function to replace the key.
+    /// Generates a key. Fails if a key exists, unless `rotates` is `true`, which replaces the key.
     ///
     /// The public key is written to the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
@@ -337,7 +331,7 @@ impl KeyStore {
             valid_until: None,
         });
         let text = serde_json::to_string_pretty(&records).map_err(|_| KeyError::Encode)?;
-        // Write version 1 of the format, without the public key, because older programs read no other version.
+        // Write version 1 of PKCS #8, without the public key, because older programs read no other version.
         let pair = KeypairBytes { secret_key: key.key.to_bytes(), public_key: None };
         let private = pair.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
         self.write(RECORDS, format!("{text}\n").as_bytes(), 0o644)?;
@@ -373,8 +367,8 @@ impl KeyStore {
     }
 }
 
-/// Rounds a time down to the precision of receipts. Otherwise a receipt of the same millisecond would be earlier than
-/// its key.
+/// Rounds a time down to the precision of receipts. Otherwise a receipt from the millisecond in which its key was
+/// generated would be earlier than the key.
 pub(super) fn to_milliseconds(time: DateTime<Utc>) -> DateTime<Utc> {
     let text = time_text(time);
     text.parse().unwrap_or(time)

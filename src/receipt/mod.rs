@@ -5,16 +5,16 @@
 //!
 //! - `writer` creates receipts and stores them.
 //! - `verification` checks receipts. It checks the exact bytes, before it parses any part of a statement.
-//! - `answers` stores results of scripts in the folder of receipts, signed, for later runs of the same scripts.
+//! - `answers` stores signed results of scripts in the folder of receipts, for later calls with the same scripts.
 //! - `head` signs the last row of the audit log in the same way.
 //!
-//! A receipt proves that the holder of the key has signed it. It never proves that the kernel was honest. So nothing
-//! that runs on this machine in a sandbox may be able to reach the key.
+//! A receipt proves only that the holder of the key has signed it. So no sandboxed process on this machine may be
+//! able to read the key. A receipt never proves that the kernel was honest.
 //!
-//! A script has one statement, with this project's predicate. A run of tests has two: the same kind, and in-toto's
-//! predicate for test results, which other programs understand.
+//! A script has one statement, with this project's predicate. A run of tests has two statements. One has this
+//! project's predicate. The other has in-toto's predicate for test results, which other programs understand.
 //!
-//! No module outside of this folder names `ed25519_dalek`.
+//! No module outside of this folder imports `ed25519_dalek`.
 
 mod answers;
 mod checkpoints;

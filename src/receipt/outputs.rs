@@ -1,6 +1,6 @@
-//! The outputs of scripts, which are stored next to their receipts if the admin wants it. Each content is a file, named
-//! by the content's SHA-256. Receipts have only digests of outputs. With these files, a replay that differs can show
-//! the difference. An output is never used before its digest is compared.
+//! Stores the outputs of scripts next to their receipts, if the admin wants it. Each output is a file, named by its
+//! SHA-256. Receipts contain only digests of outputs. With these files, a replay with another output can show the
+//! difference. An output is never used before its digest was compared.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,7 +19,7 @@ const OUTPUT_FOLDER: &str = "outputs";
 /// The maximum size of an output that is read, in bytes. A script has at most a mebibyte for each stream.
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The maximum size of the notice that follows a stream that was cut off, in bytes.
+/// The maximum size of the notice at the end of a truncated stream, in bytes.
 const NOTICE_BYTES: u64 = 256;
 
 /// The reason why a stored output cannot be used.
@@ -92,7 +92,7 @@ pub(crate) fn outputs_beside(receipt: &Path) -> Option<PathBuf> {
 ///
 /// The folder may come from another user, so symlinks in it are not followed, and only regular files are opened.
 pub(crate) fn stored_output(folder: &Path, digest: &str) -> Result<Vec<u8>, OutputError> {
-    // Check the digest, because it becomes the name of a file.
+    // Check the form of the digest, because it becomes a file name.
     if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(OutputError::NotStored);
     }

@@ -1,7 +1,7 @@
-//! Files with disk space that is reserved before their content exists. A full disk is then noticed before a script
-//! runs, and not after it.
+//! Files with disk space that is reserved before their content exists. So a full disk is noticed before a script
+//! runs, and not afterwards.
 //!
-//! A file gets its name when all of its content is written. Until then it is a draft. A draft is removed when its owner
+//! A file gets its final name when its content is complete. Before, it is a draft. A draft is removed when its owner
 //! drops it. If the owner was killed, a later process removes the draft. This module never decides about the content.
 
 use std::ffi::OsStr;
@@ -29,16 +29,16 @@ pub(super) struct ReservedFile {
 impl ReservedFile {
     /// Creates a draft of this many bytes in `folder`. Creates the folder if it does not exist. Blocks on the disk.
     ///
-    /// Reserves the space by writing the bytes, because not every file system can allocate space in another way.
+    /// Reserves the space by writing zeros, because not every file system can allocate space in another way.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
         create_folder(folder)?;
         loop {
             let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)?;
-            // The lock shows other processes that the draft has a living owner. It is held for as long as the owner
-            // lives.
+            // The lock shows other processes that the owner of the draft is alive. The lock is held until the draft
+            // is dropped or its owner has ended.
             draft.as_file().lock()?;
-            // Before this process had the lock, another process may have removed the draft as abandoned. Then create
-            // another draft.
+            // If another process has removed the draft as abandoned before this process had the lock, create another
+            // draft.
             if draft.as_file().metadata()?.nlink() == 0 {
                 continue;
             }
@@ -48,8 +48,8 @@ impl ReservedFile {
     }
 
     /// Writes the content to the draft, and renames the draft to `target`, which must be on the same file system.
-    /// Replaces a file with this name. With `syncs`, the content and the name are on the disk when this function
-    /// returns.
+    /// Replaces an existing file with this name. With `syncs`, the content and the name are on the disk when this
+    /// function returns.
     pub(super) fn store(mut self, content: &[u8], target: &Path, syncs: bool) -> io::Result<()> {
         self.draft.rewind()?;
         self.draft.write_all(content)?;
@@ -76,12 +76,12 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)
 }
 
-/// Removes the drafts in a folder if their owner does not live any more.
+/// Removes the drafts in a folder that have no living owner.
 pub(super) fn remove_abandoned(folder: &Path) {
     let Ok(folder) = Folder::open(folder) else { return };
     for name in folder.names(NAMES_MAX).unwrap_or_default() {
         let is_draft = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
-        // A draft that can be locked has no living owner.
+        // If a draft can be locked, its owner has ended.
         if is_draft && folder.file(&name).is_ok_and(|draft| draft.try_lock().is_ok()) {
             remove(&folder, &name);
         }
@@ -115,7 +115,7 @@ mod tests {
         let reserved = ReservedFile::new(&root, 4096).unwrap();
         assert_eq!(names(&root).len(), 1);
         assert_eq!(root.join(&names(&root)[0]).metadata().unwrap().len(), 4096);
-        // The draft has a living owner, so it is not removed.
+        // The owner of the draft is alive, so the draft is not removed.
         remove_abandoned(&root);
         reserved.store(b"content", &root.join("day/name"), true).unwrap();
         assert_eq!(names(&root), ["day"]);

@@ -15,7 +15,7 @@ use crate::gateway::{AskedBy, Form};
 use crate::ledger::AuditPlace;
 use crate::verdict::{Conclusion, Verdict};
 
-/// The type that every in-toto statement of version 1 has.
+/// The type of every in-toto statement of version 1.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 /// The type of this project's predicate, with the version of the predicate.
 pub(crate) const PREDICATE_TYPE: &str = "https://qwed.ai/attestation/verification/v1";
@@ -72,7 +72,6 @@ impl Subject {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Predicate<'a> {
-    /// The name of the tool that was called.
     pub(crate) tool: String,
     /// The time at which the receipt was created.
     pub(crate) created_on: DateTime<Utc>,
@@ -88,8 +87,8 @@ pub(crate) struct Predicate<'a> {
     pub(crate) limits: Option<Limits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Run>,
-    /// For each file that was passed with the script, the form in which the script's mapping `inputs` shows it. The digests
-    /// of the files are among the subjects.
+    /// For each file that was passed with the script, its type in the script's mapping `inputs`. The digests of the
+    /// files are among the subjects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) inputs: BTreeMap<String, Form>,
     /// The reason why the script of an allowed call was not run.
@@ -106,15 +105,15 @@ pub(crate) struct Predicate<'a> {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cached: Option<Cached>,
-    /// What the script verified. `None` in receipts of older versions, and for a call without a run.
+    /// The verdict on the script. `None` in receipts of older versions, and for a call without a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) verification: Option<Verification>,
-    /// The place of the last row about this call in the audit log. `None` without an audit log.
+    /// The number and the hash of the last row about this call in the audit log. `None` without an audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditPlace>,
 }
 
-/// What a script verified.
+/// The verdict on a script, without its checks and its document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verification {
@@ -123,7 +122,7 @@ pub(crate) struct Verification {
     pub(crate) proof_ref: Option<String>,
     /// The digest of the Verification Context.
     pub(crate) document_digest: String,
-    /// Whether variants of the script belonged to the run.
+    /// Whether variants of the script were also run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) with_variants: bool,
 }
@@ -180,7 +179,7 @@ pub(crate) struct Decision {
 pub(crate) struct Sandbox {
     /// The tier of the sandbox. `None` for a run that never started.
     pub(crate) tier: Option<String>,
-    /// The SHA-256 of the sandbox's plan. The plan has every path that scripts may read, and every limit.
+    /// The SHA-256 of the sandbox's plan, which contains every path that scripts may read, and every limit.
     pub(crate) plan_sha256: String,
     /// Whether the run was forked from a warm interpreter.
     pub(crate) warm: bool,
@@ -212,14 +211,14 @@ pub(crate) struct Run {
     pub(crate) status: Option<String>,
 }
 
-/// The measures of a deterministic run. The seed of random numbers is made from the script's SHA-256, and numerical
-/// libraries use the kernels that every machine has.
+/// The measures of a deterministic run. Two further measures always apply. The seed of random numbers is derived from
+/// the script's SHA-256. Numerical libraries use compute kernels that every processor supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deterministic {
     /// Whether objects have the same addresses in each run.
     pub(crate) fixed_addresses: bool,
-    /// The time at which the run started by its clocks. `None` if clocks and random bits came from the machine.
+    /// The time on the clocks of the run at its start. `None` if clocks and random bits came from the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clock: Option<DateTime<Utc>>,
 }
@@ -247,7 +246,7 @@ pub(super) struct TestResult {
 pub(super) struct ResourceDescriptor {
     #[serde(flatten)]
     pub(super) subject: Subject,
-    /// Additional fields of this project, for which in-toto's predicate has no place.
+    /// Additional fields of this project, for which in-toto's predicate has no field.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<&'static str, serde_json::Value>,
 }

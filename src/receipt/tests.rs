@@ -125,7 +125,7 @@ async fn every_byte_counts() {
             *kinds.entry(kind.split([' ', '(']).next().unwrap().to_owned()).or_default() += 1;
         }
     }
-    // A changed receipt with one more byte, and one with one byte less, are not valid.
+    // A receipt with one additional byte, and a receipt without its last byte, are not valid.
     for changed in [[&bytes[..], b"\n"].concat(), bytes[..bytes.len() - 1].to_vec()] {
         assert_eq!(verify(&changed, &fixture.keys).unwrap_err(), ReceiptError::NotAsWritten);
     }
@@ -170,7 +170,7 @@ fn a_statement_of_another_kind_is_not_good_however_it_is_signed() {
         let error = verified(&statement).unwrap_err();
         assert!(matches!(error, ReceiptError::Statement(_)), "{pointer}: {error}");
     }
-    // The signature is valid, but the time may be outside of the time in which the key was in use.
+    // The signature is valid, but its time may be outside of the key's period of use.
     for (time, expected) in [
         ("2020-01-01T00:00:00.000Z", "KeyNotYet"),
         ("2999-01-01T00:00:00.000Z", "in use: nothing says until when"),
@@ -202,7 +202,7 @@ async fn a_key_that_was_replaced_verifies_what_it_had_signed() {
     assert!(verify(&old, &keys).is_ok());
     let error = verify(&late, &keys).unwrap_err();
     assert!(matches!(error, ReceiptError::KeyNotAnyMore { .. }), "{error}");
-    // If the key is read from a file without records, the times of its use are unknown.
+    // If the key is read from a file without records, its period of use is unknown.
     let folder = tempfile::tempdir().unwrap();
     let records = fs::read_to_string(fixture.folder.path().join("keys/keys.json")).unwrap();
     let records: Value = serde_json::from_str(&records).unwrap();

@@ -8,7 +8,8 @@ use super::keys::{KeyState, PublicKeys, time_text};
 use super::statement::{CONTEXT_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TEST_RESULT_TYPE};
 use super::{Predicate, Statement, envelope, sha256};
 
-/// The content of a receipt. The receipt is valid, unless `content_of` returned it.
+/// The content of a receipt. The receipt is valid if [`verify`] returned its content, but not necessarily if
+/// [`content_of`] did.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) statement: Statement<Value>,
@@ -26,8 +27,8 @@ impl Verified {
 pub(crate) fn verify(bytes: &[u8], keys: &PublicKeys) -> Result<Verified, ReceiptError> {
     let envelope::Opened { payload, keyid } = envelope::open(bytes, keys)?;
     let statement = parse(&payload)?;
-    // Only this project's predicate has the time at which the receipt was created. In-toto's predicate has no time to
-    // check.
+    // Only this project's predicate contains the time at which the receipt was created. The other predicates have no
+    // time to check.
     if let Some(predicate) = predicate(&statement)? {
         require_in_use(keys, &keyid, predicate.created_on)?;
     }

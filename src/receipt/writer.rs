@@ -36,22 +36,22 @@ use crate::sandbox::{Tier, may_be_readable};
 use crate::verification::RULES_SHA256;
 use crate::verification::differences::{self, Differences, Names};
 
-/// The name of the subject of a receipt that is the script.
+/// The name of the subject for the script.
 pub(crate) const SCRIPT: &str = "script.py";
-/// The name of the expression that a test evaluated after the script, among the subjects of a receipt.
+/// The name of the subject for the expression that a test evaluated after the script.
 pub(crate) const CALL: &str = "call";
-/// The start of the name of a file that was passed with the script, among the subjects of a receipt.
+/// The prefix of the name of a subject for a file that was passed with the script.
 pub(crate) const INPUT: &str = "inputs/";
 
 /// The maximum number of files of a run of tests that become subjects of its receipt.
 const SUBJECTS_MAX: usize = 1000;
 
 /// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added. The
-/// other parts of a receipt take about two kilobytes, and texts of the client.
+/// other parts of a receipt take about two kilobytes and the length of the client's texts.
 const RESERVED_BYTES: u64 = 16 * 1024;
 
-/// The disk space that is reserved for a Verification Context, in bytes. Its statement has at most 16 KiB, and its list
-/// of checks at most 64 entries.
+/// The disk space that is reserved for a Verification Context, in bytes. Its statement takes at most 16 KiB, and its
+/// list of checks has at most 64 entries.
 const RESERVED_FOR_DOCUMENT_BYTES: u64 = 64 * 1024;
 
 /// The disk space that is reserved for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
@@ -96,7 +96,7 @@ pub(crate) enum WriteError {
     GivenUp,
 }
 
-/// The place of a receipt that was stored.
+/// The digest and the path of a stored receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Stored {
     /// The SHA-256 of the receipt's file.
@@ -112,7 +112,7 @@ pub(crate) struct Receipts {
     /// The canonical path of the file with the signing key.
     key_file: PathBuf,
     folder: PathBuf,
-    /// Whether a receipt must be on the disk before it is reported to the caller.
+    /// Whether a receipt is synced to the disk before the caller receives the result.
     syncs: bool,
     /// Whether scripts also have receipts. Otherwise only runs of tests have receipts.
     of_scripts: bool,
@@ -140,7 +140,7 @@ pub(crate) struct Draft {
     kept: Option<Kept>,
 }
 
-/// The disk space that is reserved for what is stored beside a receipt.
+/// The disk space that is reserved for the files that are stored next to a receipt.
 #[derive(Debug)]
 struct Kept {
     outputs: ReservedOutputs,
@@ -213,7 +213,6 @@ impl Receipts {
         &self.key
     }
 
-    /// Returns the folder of receipts.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -223,7 +222,7 @@ impl Receipts {
         head::sign(place, &self.key)
     }
 
-    /// Returns the environment in which the tests of a policy run. `None` if nothing can run.
+    /// Returns the environment in which the tests of a policy run. `None` if the executor cannot run anything.
     pub(crate) async fn environment_of(
         self: &Arc<Self>,
         executor: &dyn Executor,
@@ -326,8 +325,8 @@ impl Receipts {
         environment.map_err(WriteError::Environment)
     }
 
-    /// Fails if scripts could read the signing key. After one success the check is skipped, because all scripts have
-    /// the same plan.
+    /// Fails if scripts could read the signing key. After one success the check is skipped, because the plans of all
+    /// scripts differ only in their environments.
     fn require_safe_key(&self, surroundings: &Surroundings) -> Result<(), WriteError> {
         if self.is_key_safe.get().is_some() {
             return Ok(());
@@ -668,7 +667,6 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl WriteError {
-    /// Logs the reason with its details.
     pub(crate) fn log(&self) {
         tracing::error!(error = %Causes(self), "no receipt");
     }

@@ -1,7 +1,8 @@
-//! Recipes: tested scripts for one kind of claim each. A person picks one in a client and gives the values. This module never runs a script.
+//! Recipes: tested scripts, each for one kind of claim. A person selects a recipe in a client and enters the values.
+//! This module never runs a script.
 //!
-//! Each file in `scripts/` runs as it is and verifies its own example. An argument is a line `name = value` of the
-//! script.
+//! Each file in `scripts/` is a complete script that verifies an example. Each argument is a line `name = value` of
+//! the script.
 
 mod table;
 
@@ -10,16 +11,16 @@ pub(crate) use table::RECIPES;
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
-/// A script for one kind of claim, and the values for it.
+/// A script for one kind of claim, and a description of the values that it needs.
 pub(crate) struct Recipe {
-    /// The name, which is unique. For a tool of version 0.1, it is the tool's name.
+    /// The unique name. A recipe that replaces a tool of version 0.1 has the tool's name.
     pub(crate) name: &'static str,
     /// The title for people.
     pub(crate) title: &'static str,
     /// The kind of claim that is verified, in one sentence.
     pub(crate) description: &'static str,
     pub(crate) arguments: &'static [Argument],
-    /// Facts that the model needs to run the script or to report its outcome. Empty if there are none.
+    /// Facts that the model needs to run the script or to report its outcome. May be empty.
     pub(crate) note: &'static str,
     script: &'static str,
 }
@@ -28,7 +29,7 @@ pub(crate) struct Recipe {
 pub(crate) struct Argument {
     pub(crate) name: &'static str,
     kind: Kind,
-    /// If false, the value in the script is the default.
+    /// If `false`, the value in the script is the default.
     pub(crate) is_required: bool,
     pub(crate) description: &'static str,
 }
@@ -37,18 +38,18 @@ pub(crate) struct Argument {
 enum Kind {
     /// A string.
     Text,
-    /// A formula for `SymPy`, which evaluates formulas as Python. So the value must consist of numbers, names, functions and
-    /// operators, because another value could forge the outcome.
+    /// A formula for `SymPy`. Only numbers, names, functions and operators are permitted. `SymPy` evaluates formulas
+    /// as Python, so other code could forge the outcome.
     Formula,
     /// A number in JSON's notation (RFC 8259, 6).
     Number,
-    /// Strings: a JSON array of strings, or separated by commas, semicolons or line breaks.
+    /// Several strings: a JSON array, or a text with commas, semicolons or line breaks between the strings.
     List,
     /// One of these strings.
     Choice(&'static [&'static str]),
 }
 
-/// The reason why a recipe cannot be filled in.
+/// The reason why values cannot be inserted into a recipe.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum FillError {
     #[error("the argument '{0}' is required")]
@@ -69,17 +70,17 @@ pub(crate) enum FillError {
     NotChoice { name: &'static str, choices: String },
 }
 
-/// The maximum length of an argument's unknown name in a message, in characters.
+/// The maximum length of an unknown argument's name in a message, in characters.
 const NAME_CHARS_MAX: usize = 100;
 
 impl Recipe {
-    /// Returns the recipe with a name.
+    /// Returns the recipe with this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         RECIPES.iter().find(|recipe| recipe.name == name)
     }
 
-    /// Returns the script with the `given` values in place of its own. A blank value counts as not given, because forms
-    /// send blank values for empty fields.
+    /// Returns the script with the `given` values. An omitted value keeps its default. A blank value counts as
+    /// omitted, because forms send blank values for empty fields.
     pub(crate) fn fill(&self, given: &Map<String, Value>) -> Result<String, FillError> {
         self.require_known(given)?;
         let mut script = self.script.to_owned();
@@ -110,7 +111,7 @@ impl Recipe {
 }
 
 impl Argument {
-    /// Returns a value as a Python literal. A JSON string, and a JSON array of strings, are Python literals too.
+    /// Returns a value as a Python literal. JSON strings and JSON arrays of strings are valid Python literals.
     fn literal(&self, value: &str) -> Result<String, FillError> {
         let name = self.name;
         let trimmed = value.trim();
@@ -142,19 +143,20 @@ impl Argument {
     }
 }
 
-/// The functions that a formula may call. Others could run code: `chr` makes strings of numbers, and `exec` runs them.
+/// The functions that a formula may call. Other functions could run code. For example, `chr` turns numbers into
+/// strings, and `exec` runs strings.
 const FUNCTIONS: &str = "\
     Abs abs acos acosh acot asin asinh atan atan2 atanh binomial cbrt ceiling cos cosh cot coth csc \
     erf exp factorial floor gamma gcd lcm ln log Max max Min min Mod root sec sign sin sinh sqrt \
     tan tanh zeta LambertW";
 
-/// The words of Python that mean something else than a name.
+/// The keywords of Python.
 const KEYWORDS: &str = "\
     False None True and as assert async await break class continue def del elif else except finally \
     for from global if import in is lambda nonlocal not or pass raise return try while with yield";
 
-/// Returns whether a text can only be a formula: it has no strings, no attributes, no brackets and no keywords, and it
-/// calls only [`FUNCTIONS`].
+/// Returns whether a text can only be a formula: it contains no strings, attributes, brackets or keywords, and calls
+/// only [`FUNCTIONS`].
 fn is_formula(text: &str) -> bool {
     let is_permitted =
         |c: char| c.is_alphanumeric() || c.is_whitespace() || "+-*/^%=(),._$€£¥".contains(c);
@@ -177,7 +179,7 @@ fn is_formula(text: &str) -> bool {
         && calls_only_functions
 }
 
-/// Returns the script with another value on the line that sets `name`.
+/// Replaces the value on the line of the script that sets `name`.
 fn replaced(script: &str, name: &str, literal: &str) -> String {
     let lines = script.lines().map(|line| {
         let sets_name = line.strip_prefix(name).is_some_and(|rest| rest.starts_with(" = "));

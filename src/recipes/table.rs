@@ -1,4 +1,4 @@
-//! The recipes: first the general ones, then one for each `verify_*` tool of version 0.1.
+//! The table of recipes: general recipes, then a recipe for each `verify_*` tool of version 0.1.
 
 use super::{Argument, Kind, Recipe};
 
@@ -253,11 +253,11 @@ pub(crate) const RECIPES: &[Recipe] = &[
 const FUNCTIONS: &str =
     "Variables are complex numbers, `log` is the natural logarithm, and angles are in radians.";
 
-/// The form of the statements that the recipes with Z3 can read.
+/// The form of the statements that the recipes with Z3 can parse.
 const FORMULAS: &str = "Statements consist of names, numbers, `+ - * / % **`, comparisons, `not`, `and`, `or`, \
                         `implies`, `iff` and parentheses. If a statement is written in another way, rewrite it in \
                         this form first.";
 
-/// The limit of guards that compare with a list of known problems.
+/// The limitation of guards that compare with a list of known problems.
 const BLOCKLIST: &str =
     "The guard compares with a list of known problems. If it finds none, others may still exist.";

@@ -19,9 +19,9 @@ use crate::receipt::Stored;
 use super::ScriptError;
 use super::Scripts;
 
-/// Scripts up to this size are analysed on the current thread, which takes less than a millisecond. Larger scripts are
-/// analysed on another thread. On the current thread, they would delay all other calls, and the renewal of the leases
-/// of shared jobs.
+/// Scripts up to this size are analysed on the current thread, which takes less than a millisecond. Larger scripts
+/// are analysed on another thread. On the current thread, they would delay all other calls and the renewal of the
+/// leases of shared jobs.
 pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 
 /// A script that a caller wants to run.
@@ -39,7 +39,7 @@ pub(crate) struct Request {
     pub(crate) cancel: CancellationToken,
 }
 
-/// The script of a job, as the database stores it. A server has allowed the script before, when the job was placed.
+/// The script of a job, as the database stores it. A server has already allowed the script, when the job was placed.
 #[derive(Debug)]
 pub(crate) struct PlacedScript {
     pub(crate) source: String,
@@ -51,7 +51,7 @@ pub(crate) struct PlacedScript {
     pub(crate) proof: Option<Proof>,
 }
 
-/// The decision about a script. If an audit log exists, the log contains the decision, except where it could not be
+/// The decision about a script. If an audit log exists, the log contains the decision, unless the log could not be
 /// written.
 #[derive(Debug)]
 #[must_use = "a script runs with a permit only"]
@@ -66,10 +66,10 @@ pub(crate) enum Decided {
     Denied { record: DecisionRecord, refusal: Refusal },
 }
 
-/// The permission to run a script, once for each turn that the caller takes. Only this file creates one.
+/// The permission to run a script, once for each turn that the caller takes. Only this file creates permits.
 ///
-/// A permit does not contain the record of the decision. The record has a second copy of the script, and a waiting job
-/// should keep only one copy.
+/// A permit does not contain the record of the decision. The record contains a second copy of the script, and a
+/// waiting job should need only one copy.
 #[derive(Debug)]
 pub(crate) struct Permit {
     script: AuthorizedScript,
@@ -93,7 +93,7 @@ impl Permit {
         &self.script
     }
 
-    /// Returns the proof of the caller. It must still hold when a run starts.
+    /// Returns the proof of the caller. The proof must still be valid when a run starts.
     pub(crate) fn proof(&self) -> Option<Proof> {
         self.proof
     }
@@ -111,7 +111,7 @@ impl Scripts {
         let Request { arguments, with, presented, mut asked_by, cancel } = request;
         let code_bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
         let of_calls = with.calls.iter().map(String::len).sum::<usize>();
-        // Decoding and hashing inputs takes time too.
+        // Always use another thread for a call with inputs, because their decoding and hashing takes time too.
         let of_inputs = arguments.get("inputs").map_or(0, |_| ANALYSED_IN_PLACE_BYTES_MAX);
         let bytes = code_bytes + of_calls + of_inputs;
         let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments, with));
@@ -141,9 +141,9 @@ impl Scripts {
         }
     }
 
-    /// Decides the script of a job again, on the server that is about to run it. If an audit log exists, the log must
-    /// contain the first decision with the same proof, and must not contain a run of the script. Retries while the log
-    /// is unreachable, until `patience` is cancelled.
+    /// Decides the script of a job again, on the server that is about to run the job. If an audit log exists, the log
+    /// must contain the first decision with the same proof, and must not contain a run of the script. Retries while
+    /// the log is unreachable, until `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -170,8 +170,8 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
-    /// Returns a variant of a script that may run, if the gateway allows it too. The variant has the standard input of the
-    /// script. It runs as a part of the script's own run, so its decision is not audited.
+    /// Decides a variant of an allowed script. Returns the variant if the gateway allows it. The variant has the
+    /// standard input of the script. It runs as a part of the script's own run, so its decision is not audited.
     pub(super) async fn permitted_variant(
         &self,
         script: &AuthorizedScript,
@@ -188,8 +188,8 @@ impl Scripts {
         }
     }
 
-    /// Analyses a script with the gateway. `bytes` is the script's size, on which the choice of the thread depends. A
-    /// large script does not delay other tasks.
+    /// Analyses a script with the gateway. `bytes` is the script's size. A large script is analysed on another
+    /// thread, so that it does not delay other tasks.
     async fn analyse(
         &self,
         bytes: usize,
@@ -206,8 +206,8 @@ impl Scripts {
         }
     }
 
-    /// Makes the decision final, when the readiness of the sandbox is known. The decision is withdrawn if the caller
-    /// cancels before that.
+    /// Waits until the readiness of the sandbox is known, and then makes the decision final. If the caller cancels
+    /// during this wait, the decision is withdrawn.
     #[instrument(target = SPANS, name = "gateway.decide", skip_all)]
     async fn conclude(
         &self,
@@ -225,8 +225,8 @@ impl Scripts {
         verified.confirm(readiness.map(tier).map_err(|missing| missing.to_string()))
     }
 
-    /// Writes a decision to the audit log, if one exists. The log checks the credentials, and the user and token of
-    /// `asked_by` are set from this check. Returns the place of the row in the log, and the proof that must hold when
+    /// Writes a decision to the audit log, if one exists. First authenticates the credentials, and sets the user and
+    /// the token of `asked_by`. Returns the place of the row in the log, and the proof that must still be valid when
     /// the script starts.
     async fn audit(
         &self,
@@ -240,7 +240,7 @@ impl Scripts {
         Ok((written.place, written.proof))
     }
 
-    /// Writes the receipt of a refusal, if the server writes receipts of scripts.
+    /// Writes the receipt of a refusal, if the server writes receipts for scripts.
     async fn write_refusal(
         &self,
         record: &DecisionRecord,

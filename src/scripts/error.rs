@@ -1,14 +1,14 @@
-//! The reasons why a script has no outcome.
+//! The reasons why a script has no outcome, for clients.
 
 use thiserror::Error;
 
 use crate::executor::RunError;
 use crate::receipt::WriteError;
 
-/// The reason why a script has no outcome. Its `Display` is shown to the client.
+/// The reason why a script has no outcome. Clients receive its `Display`.
 #[derive(Debug, Error)]
 pub(crate) enum ScriptError {
-    /// The caller's proof does not hold any more, so the script did not run.
+    /// The caller's proof is no longer valid, so the script did not run.
     #[error("the token that asked for it was revoked or has expired, so nothing is run")]
     NotLetIn,
     /// The caller's proof could not be checked, so the script did not run.
@@ -30,8 +30,8 @@ pub(crate) enum ScriptError {
          admin to look at the server's log"
     )]
     NotDecided,
-    /// The script of a job did not run, because the gateway or the sandbox of the server that claimed the job refuses
-    /// it.
+    /// The script of a job did not run, because the server that claimed the job refuses the script, or lacks the
+    /// sandbox for it.
     #[error("the server that was to run it does not allow it: {0}")]
     NotAllowed(String),
     /// The script ran, but the end of the run could not be audited.

@@ -17,7 +17,7 @@ const NOT_FOUND: &str = "ModuleNotFoundError: No module named '";
 
 /// The maximum length of the name of a missing module, in bytes. Longer names get no advice.
 const NAME_CHARS_MAX: usize = 100;
-/// The maximum number of modules that the advice lists. It is small, because a model pays for each token.
+/// The maximum number of modules that the advice lists. It is small, because each name costs tokens of the model.
 const MODULES_MAX: usize = 40;
 /// The maximum number of dependencies that are read from the header of a script.
 const DEPENDENCIES_MAX: usize = 10;
@@ -33,7 +33,7 @@ const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dependencies {
     pub(super) packages: Vec<Requirement>,
-    /// Whether the header lists more than `packages`.
+    /// Whether the header lists more packages than these.
     has_unread: bool,
 }
 
@@ -44,7 +44,7 @@ struct Header {
 }
 
 impl Dependencies {
-    /// Reads the dependencies from the header of a script. An invalid header has no dependencies.
+    /// Reads the dependencies from the header of a script. An invalid header counts as a header without dependencies.
     pub(super) fn of(source: &str) -> Self {
         let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script").skip(1);
         let mut header = String::new();
@@ -58,14 +58,14 @@ impl Dependencies {
         });
         let header: Option<Header> = toml::from_str(&header).ok().filter(|_| is_closed);
         let named = header.map(|header| header.dependencies).unwrap_or_default();
-        // Skip URLs, which do not parse. An admin should not copy an address from a script into a command.
+        // Skip URLs, which do not parse as requirements. An admin should not copy a URL from a script into a command.
         let packages = named.iter().filter_map(|text| text.parse().ok());
         let packages: Vec<Requirement> = packages.take(DEPENDENCIES_MAX).collect();
         Self { has_unread: packages.len() < named.len(), packages }
     }
 }
 
-/// Returns the packages that are not in folders of installed packages, in any version.
+/// Returns the packages that the folders `installed` do not contain in any version.
 pub(super) fn missing<'r>(
     packages: &'r [Requirement],
     installed: &[PathBuf],
@@ -95,13 +95,13 @@ pub(super) enum Installs {
     Nothing,
     /// The packages with these names.
     Listed(Vec<String>),
-    /// The packages with these names. The script runs with the packages of its header.
+    /// The packages with these names. This script already runs with the packages of its header.
     AsListed(Vec<String>),
-    /// The packages of this script could not be installed.
+    /// The packages that this script lists could not be installed.
     Failed,
 }
 
-/// Returns the advice about a missing module. Reads folders, and starts no process.
+/// Returns the advice about a missing module. Reads folders, but starts no process.
 pub(super) fn advice(
     module: &str,
     Dependencies { packages: dependencies, has_unread }: &Dependencies,
@@ -210,8 +210,8 @@ fn modules(folders: &[PathBuf]) -> BTreeSet<String> {
     entries.filter_map(module).collect()
 }
 
-/// Returns the module in an entry of a folder of installed packages. `None` if the entry has no module that scripts
-/// use.
+/// Returns the name of the module that an entry of a folder of installed packages contains. `None` if the entry is
+/// not a module for scripts.
 fn module_of(entry: &Path) -> Option<String> {
     let file = entry.file_name()?.to_str()?;
     let name = match file.split_once('.') {
@@ -222,7 +222,7 @@ fn module_of(entry: &Path) -> Option<String> {
     is_for_scripts.then(|| name.to_owned())
 }
 
-/// Returns whether any version of the package is installed that `requirement` names.
+/// Returns whether `folders` contain any version of the package that `requirement` names.
 fn has_distribution(folders: &[PathBuf], requirement: &Requirement) -> bool {
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     entries.into_iter().any(|entry| {

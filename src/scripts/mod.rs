@@ -2,11 +2,12 @@
 //!
 //! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
 //! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
-//! once for each turn that the caller takes. `once` uses the result of an earlier run again, if the admin wants it. No
-//! other code in this program confirms a decision or passes a script to the executor. `packages` chooses the environment
-//! of a script, and has `environments` make it if the admin allows the packages that the script lists.
+//! once for each turn that the caller takes. `once` reuses the results of earlier runs, if the admin wants it. No
+//! other code in this program confirms a decision or passes a script to the executor. `packages` chooses the
+//! environment of a script. If the admin allows the packages that the script lists, `packages` makes an environment
+//! with them.
 //!
-//! This module never decides whether a script is safe, which is the task of the gateway. It starts no process itself.
+//! This module never decides whether a script is safe. The gateway does. This module starts no process itself.
 
 mod decide;
 mod error;
@@ -53,22 +54,22 @@ pub(crate) struct Scripts {
     tokens: OnceLock<Store>,
     /// The record of used engines and tools, if the admin wants a bill of materials.
     session: Option<Arc<Session>>,
-    /// The writer of receipts. `None` if the server writes no receipts of scripts.
+    /// The writer of receipts. `None` if the server writes no receipts for scripts.
     receipts: Option<Arc<Receipts>>,
     /// The interpreter and the packages of scripts, for verdicts.
     environment: Arc<EnvironmentCache>,
-    /// Whether variants of verified scripts are run.
+    /// Whether variants of verified scripts, with other numbers, are also run.
     vacuity: bool,
-    /// The results of earlier runs, if the admin wants them to be used again.
+    /// The results of earlier runs, if the admin wants to reuse them.
     once: Option<Once>,
     /// The verdicts about which a result has a text for the model.
     verdict_note: VerdictNote,
     turns: Arc<Turns>,
-    /// The tier of the sandbox. It is not set before an interpreter was found and tested in the sandbox.
+    /// The tier of the sandbox. It is set after an interpreter was found and tested in the sandbox.
     ready: OnceLock<Ready>,
     /// Lookups of package versions that are in progress. A lookup takes as long as a short script.
     lookups: TaskTracker,
-    /// The number of runs that were ended because they used too many pipes.
+    /// The number of runs that were killed because they used too many pipes.
     pipe_shortages: AtomicU64,
 }
 
@@ -94,8 +95,8 @@ impl Scripts {
         }
     }
 
-    /// Makes decisions and runs go to the audit log of `governance`. Proofs are then checked with the store of
-    /// `governance`, and runs take turns from its queue, which governed tools share.
+    /// Writes decisions and runs to the audit log of `governance`. Checks proofs with the store of `governance`. Runs
+    /// then share a queue of turns with governed tools.
     pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
         let Some(governance) = governance else { return self };
         let turns = Arc::clone(governance.turns());
@@ -103,20 +104,20 @@ impl Scripts {
         Self { tokens, turns, governance: Some(governance), ..self }
     }
 
-    /// Makes the tools and engines of scripts go to the bill of materials.
+    /// Records the tools and engines of scripts in the bill of materials.
     pub(crate) fn with_session(self, session: Option<Arc<Session>>) -> Self {
         Self { session, ..self }
     }
 
-    /// Makes every run and every refusal leave a receipt, if `receipts` applies to scripts. Results that can be used again
-    /// are then stored next to the receipts.
+    /// Writes a receipt for every run and every refusal, if `receipts` applies to scripts. Then also stores reusable
+    /// results next to the receipts.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
         let Some(receipts) = receipts.and_then(Receipts::of_scripts) else { return self };
         let once = self.once.map(|once| once.with_receipts(receipts));
         Self { receipts: Some(Arc::clone(receipts)), once, ..self }
     }
 
-    /// Makes scripts use packages that are installed, and installs nothing.
+    /// Turns off the installation of packages. Scripts can only use installed packages.
     pub(crate) fn without_installing(self) -> Self {
         Self { packages: self.packages.map(ScriptPackages::that_exist), ..self }
     }
@@ -132,12 +133,11 @@ impl Scripts {
         let _ = self.tokens.set(store);
     }
 
-    /// Returns whether the admin allows scripts to run at all.
     pub(crate) fn admin_gate(&self) -> AdminGate {
         self.gateway.admin_gate()
     }
 
-    /// Tests whether the sandbox works on this machine, and remembers its tier.
+    /// Tests whether the sandbox works on this machine, and stores its tier.
     pub(crate) async fn readiness(&self) -> Readiness {
         let readiness = self.executor.readiness().await;
         if let Ok(Some(ready)) = &readiness {
@@ -146,13 +146,13 @@ impl Scripts {
         readiness
     }
 
-    /// Returns the tier of the sandbox. Returns `None` before an interpreter was found and tested.
+    /// Returns the tier of the sandbox. `None` before an interpreter was found and tested.
     pub(crate) fn tier(&self) -> Option<&'static str> {
         self.ready.get().map(|ready| ready.tier.as_str())
     }
 
-    /// Returns the reason why scripts run at a lower tier than possible. Returns `None` if there is none, or before an
-    /// interpreter was found and tested.
+    /// Returns the reason why scripts run at a lower tier than possible. `None` if no higher tier is possible, or
+    /// before an interpreter was found and tested.
     pub(crate) fn step_down(&self) -> Option<&StepDown> {
         self.ready.get()?.step_down.as_ref()
     }
@@ -181,8 +181,8 @@ impl Scripts {
         self.lookups.wait().await;
     }
 
-    /// Ends the processes that outlive single runs. Completes when these processes have ended and `runs` has completed.
-    /// `runs` ends the last runs.
+    /// Ends the processes that outlive single runs. `runs` is the future that ends the last runs. Completes when
+    /// these processes have ended and `runs` has completed.
     pub(crate) async fn shut_down(&self, runs: impl Future<Output = ()>) {
         let settled = async {
             runs.await;
@@ -191,7 +191,7 @@ impl Scripts {
         tokio::join!(settled, self.remove_incomplete(), self.executor.shut_down());
     }
 
-    /// Stops making environments with packages of scripts. Completes when incomplete environments are removed.
+    /// Stops making environments with packages that scripts list. Completes when incomplete environments are removed.
     pub(crate) async fn remove_incomplete(&self) {
         if let Some(packages) = &self.packages {
             packages.shut_down().await;

@@ -1,12 +1,13 @@
 //! Environments with the packages that a script lists in its header (PEP 723), if the admin allows these packages
 //! (`QWED_MCP_ENV_ALLOW`).
 //!
-//! An environment has the packages of one list. It is made before the script takes its turn, and stays for other scripts
-//! with the same list, also of later servers. Packages are installed as in `qwed-mcp env create`: from wheels, so that none of
-//! their code runs outside of the sandbox. Scripts without such a header never use these environments.
+//! Each environment contains the packages of one list. It is made before the script takes its turn. Other scripts
+//! with the same list use it too, also on later servers. Packages are installed from wheels, as in
+//! `qwed-mcp env create`, so that none of their code runs outside of the sandbox. Scripts without such a header never
+//! use these environments.
 //!
-//! Environments are made one after another, on a thread of their own, because reading, compiling and removing packages
-//! blocks. An environment that no call waits for any more is not begun.
+//! Environments are made one after another, on a separate thread, because reading, compiling and removing packages
+//! blocks. An environment is not begun if no call waits for it any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -33,26 +34,26 @@ use crate::logging::Causes;
 
 use super::missing_module::{Dependencies, locked_package, missing};
 
-/// The maximum number of environments. Before one more is made, the oldest environment that no server uses is removed.
+/// The maximum number of environments. Before a further environment is made, the oldest environment that no server
+/// uses is removed.
 const ENVIRONMENTS_MAX: usize = 8;
-/// The maximum time to make an environment, including the time for which another process makes one.
+/// The maximum time to make an environment, including the wait while another process makes environments.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The pause after which packages that could not be installed are tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// The interval at which this server looks whether another process still makes environments.
+/// The interval at which this server checks whether another process still makes environments.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// The environments for packages of scripts.
 pub(super) struct ScriptPackages {
     /// The names of the packages that the admin allows.
     allowed: BTreeSet<String>,
-    /// Whether environments are made. Otherwise only existing ones are used.
+    /// Whether missing environments are made. Otherwise only existing environments are used.
     makes: bool,
     settings: Settings,
     /// The executor of scripts without packages of their own.
     executor: Arc<dyn Executor>,
     environments: Arc<Mutex<BTreeMap<Vec<String>, Made>>>,
-    /// The right to make an environment.
+    /// The right to make an environment. It has one permit.
     maker: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -65,7 +66,7 @@ struct Made {
     needed: Instant,
     /// The number of calls that wait for the environment.
     waiting: Arc<AtomicUsize>,
-    /// Set when the making has ended.
+    /// Set when the environment is complete, or could not be made.
     result: Arc<OnceLock<Result<Own, NotMade>>>,
     /// Cancelled after `result` is set.
     has_ended: CancellationToken,
@@ -78,16 +79,15 @@ struct Own {
     python: PathBuf,
 }
 
-/// The reason why there is no environment. The log has the details.
+/// The reason why an environment does not exist. The log contains the details.
 #[derive(Debug, Clone, Copy)]
 enum NotMade {
     /// The packages could not be installed. The value is the time of the failure.
     Failed(Instant),
-    /// No call waited any more.
+    /// No call waited for the environment any more.
     NotNeeded,
 }
 
-/// A call that waits for an environment.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
@@ -103,7 +103,6 @@ impl Drop for Waiting {
     }
 }
 
-/// The executor for a script.
 #[derive(Default)]
 pub(crate) enum Chosen {
     /// The executor of scripts without packages of their own.
@@ -125,7 +124,6 @@ impl Chosen {
     }
 }
 
-/// The reason why an environment could not be made.
 #[derive(Debug, Error)]
 enum MakeError {
     #[error(transparent)]
@@ -149,10 +147,11 @@ enum MakeError {
 }
 
 impl ScriptPackages {
-    /// Returns `None` if the admin allows no packages. With a policy no package is installed, because the program that
-    /// installs packages could come from the workspace. Code of the workspace must not run outside of the sandbox.
+    /// Returns `None` if the admin allows no packages. With a policy, the server installs no packages, because the
+    /// program that installs packages could come from the workspace. Code of the workspace must not run outside of
+    /// the sandbox.
     pub(super) fn new(settings: &Settings, executor: &Arc<dyn Executor>) -> Option<Self> {
-        // The settings have only valid names.
+        // All names parse, because the settings contain only valid names.
         let names = settings.env_allow.iter().filter_map(|name| name.parse::<Requirement>().ok());
         let allowed: BTreeSet<String> = names.map(|it| it.name().to_owned()).collect();
         if allowed.is_empty() {
@@ -174,18 +173,17 @@ impl ScriptPackages {
         })
     }
 
-    /// Makes only existing environments be used.
+    /// Turns off the making of environments. Only existing environments are used.
     pub(super) fn that_exist(self) -> Self {
         Self { makes: false, ..self }
     }
 
-    /// Returns the names of the packages that the admin allows.
     pub(super) fn allowed(&self) -> impl Iterator<Item = &str> {
         self.allowed.iter().map(String::as_str)
     }
 
-    /// Returns the executor for a script, and makes the environment that the script needs. An environment that was begun is
-    /// made to its end, because the next call may need it. Returns `None` if `cancel` is cancelled first.
+    /// Returns the executor for a script, and makes the environment that the script needs. Returns `None` if `cancel`
+    /// is cancelled first. The environment is completed even then, because the next call may need it.
     pub(super) async fn choose(
         &self,
         script: &AuthorizedScript,
@@ -200,7 +198,7 @@ impl ScriptPackages {
             cancel.run_until_cancelled(made.has_ended.cancelled()).await?;
             match made.result.get() {
                 Some(Ok(own)) => return Some(Chosen::Own(Arc::clone(&own.executor))),
-                // This call came when it was decided that no call needs the environment.
+                // The environment was given up just before this call began to wait. Try again.
                 Some(Err(NotMade::NotNeeded)) => {}
                 Some(Err(NotMade::Failed(_))) | None => return Some(Chosen::NotInstalled),
             }
@@ -214,9 +212,9 @@ impl ScriptPackages {
         self.tasks.wait().await;
     }
 
-    /// Returns the packages of the environment that a script needs, and the installation of scripts. Returns `None` if the
-    /// script lists no packages, if all are installed, or if it lists a package that is neither allowed nor one of
-    /// `qwed-mcp env create`.
+    /// Returns the packages of the environment that a script needs, and the Python installation of scripts. Returns
+    /// `None` if the script lists no packages, or if all of them are installed. Also returns `None` if it lists a
+    /// package that is not allowed and that `qwed-mcp env create` does not install.
     async fn wanted(&self, script: &AuthorizedScript) -> Option<(Vec<Requirement>, Installation)> {
         let listed = Dependencies::of(script.source().as_str()).packages;
         let may_be_installed = |it: &Requirement| {
@@ -232,7 +230,7 @@ impl ScriptPackages {
             return None;
         }
         let mut wanted: Vec<Requirement> = listed.iter().map(Requirement::normal).collect();
-        // A header often omits the packages that scripts can import anyway.
+        // Add the packages of `qwed-mcp env create` that the script imports, because headers often omit them.
         let modules = script.imports().unwrap_or_default().iter();
         let modules: BTreeSet<&str> =
             modules.filter_map(|module| module.split('.').next()).collect();
@@ -246,7 +244,8 @@ impl ScriptPackages {
         Some((wanted, installation))
     }
 
-    /// Returns the environment with these packages. Starts to make it, unless it exists or could not be made a moment ago.
+    /// Returns the environment with these packages. Starts to make it, unless it exists, is being made, or could not
+    /// be made a short time ago.
     fn made(&self, wanted: &[Requirement], installation: &Installation) -> Made {
         let mut environments = self.environments.lock().unwrap_or_else(PoisonError::into_inner);
         let key: Vec<String> = wanted.iter().map(ToString::to_string).collect();
@@ -268,7 +267,7 @@ impl ScriptPackages {
         made
     }
 
-    /// Makes an environment on a thread of its own, when it is the turn of the environment.
+    /// Makes an environment on a separate thread, after the environments that were begun before.
     fn make(&self, wanted: &[Requirement], installation: &Installation, made: Made) {
         let work = Work {
             wanted: wanted.to_vec(),
@@ -281,7 +280,7 @@ impl ScriptPackages {
             (Arc::clone(&self.maker), self.stop.clone(), Handle::current());
         let environments = Arc::clone(&self.environments);
         self.tasks.spawn(async move {
-            // Also after a panic, so that no call waits forever.
+            // This guard cancels `has_ended` also after a panic, so that no call waits forever.
             let _ended = made.has_ended.clone().drop_guard();
             let failed = || Err(NotMade::Failed(Instant::now()));
             let Some(_turn) = stop.run_until_cancelled(maker.acquire_owned()).await else { return };
@@ -296,14 +295,14 @@ impl ScriptPackages {
                 Some(work.reported(environment.unwrap_or(Err(MakeError::TimedOut))))
             });
             let environment = environment.await.ok().flatten().unwrap_or_else(failed);
-            // Nothing else sets it.
+            // `set` succeeds, because only this task sets the result.
             let _ = made.result.set(environment);
         });
     }
 }
 
-/// Forgets the complete environment that was needed longest ago, if there are too many. An environment can only be removed
-/// when no executor uses it.
+/// If too many environments are complete, drops the executor of the environment that was needed longest ago. The
+/// environment can be removed only when no executor uses it.
 fn forget_oldest(environments: &mut BTreeMap<Vec<String>, Made>) {
     let complete = environments.iter().filter_map(|(key, made)| {
         let own = made.result.get()?.as_ref().ok()?;
@@ -321,7 +320,7 @@ fn forget_oldest(environments: &mut BTreeMap<Vec<String>, Made>) {
 }
 
 impl Made {
-    /// Returns whether the environment is there or is being made, or could not be made a moment ago.
+    /// Returns whether the environment exists, is being made, or could not be made a short time ago.
     fn is_current(&self) -> bool {
         match self.result.get() {
             None => !self.has_ended.is_cancelled(),
@@ -332,10 +331,10 @@ impl Made {
     }
 }
 
-/// The making of one environment.
+/// The task of making one environment.
 struct Work {
     wanted: Vec<Requirement>,
-    /// The interpreter of other scripts, from which the environment gets its Python.
+    /// The interpreter of scripts without packages of their own. The environment uses its base Python.
     python: PathBuf,
     makes: bool,
     settings: Settings,
@@ -343,10 +342,11 @@ struct Work {
 }
 
 impl Work {
-    /// Returns an environment with the packages, which is made if it does not exist.
+    /// Returns an environment with the packages. Makes it if it does not exist.
     async fn environment(&self) -> Result<Own, MakeError> {
         let environments = Environments::of(&self.settings)?.of_scripts();
-        // The base Python: at its start, the interpreter of a virtual environment would run code of installed packages.
+        // Use the base Python, because the interpreter of a virtual environment would run code of installed packages
+        // at its start.
         let base = self.python.canonicalize().map_err(|_| MakeError::NotUsable)?;
         let order = Order {
             lock: Lock::default(),
@@ -357,7 +357,7 @@ impl Work {
         };
         loop {
             if let Some(found) = environments.matching(&order.lock_sha256(), &order.with(), &base) {
-                // `found` is in use until the executor uses the environment itself.
+                // `found` marks the environment as in use until the executor does.
                 return self.own(found.environment.python()).await.map(|(own, _)| own);
             }
             match self.make(&environments, &order).await {
@@ -380,7 +380,8 @@ impl Work {
         let draft = Builder::new(&turn).build(order, &mut |_| {}).await?;
         let (_, version) = self.own(draft.python()).await?;
         let made = draft.complete(version)?;
-        // No other process removes the environment before this one uses it, because this one still has the turn.
+        // No other process can remove the environment before this process uses it, because this process still holds
+        // `turn`.
         self.own(made.python()).await.map(|(own, _)| own)
     }
 
@@ -392,7 +393,6 @@ impl Work {
         Ok((Own { executor, python }, surroundings.version.clone()))
     }
 
-    /// Logs the reason for a failure.
     fn reported(&self, made: Result<Own, MakeError>) -> Result<Own, NotMade> {
         made.map_err(|error| {
             let names: Vec<&str> = self.wanted.iter().map(Requirement::as_str).collect();

@@ -1,8 +1,8 @@
 //! Runs a script: audit the start, run, record usage, audit the end, sign a receipt.
 //!
-//! A run starts only if the proof of its caller still holds. If a token was revoked or has expired since the decision,
-//! the script does not run. A run whose start cannot be audited does not start. If the end of a run cannot be audited,
-//! the caller does not receive the outcome.
+//! A run starts only if the proof of its caller is still valid, and if its start was audited. If a token was revoked
+//! or has expired since the decision, the script does not run. If the end of a run cannot be audited, the caller does
+//! not receive the outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -35,9 +35,8 @@ use super::variants::Judged;
 use super::{Permit, ScriptError, ScriptTurn, Scripts};
 
 impl Scripts {
-    /// Runs the script that `permit` allows, until it ends or is cancelled. `turn` is its place among the running
-    /// scripts. The script starts only if the caller's proof, such as a token, is still valid. A panic of the executor
-    /// is returned as an error.
+    /// Runs the script that `permit` allows, until it ends or is cancelled. `turn` is the right to run it now. A
+    /// panic of the executor is returned as an error.
     ///
     /// Poll the future to its end. Dropping the future kills the run, but then nothing waits until its processes are
     /// dead, and its end is not audited.
@@ -58,8 +57,8 @@ impl Scripts {
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
-        // While the store is unreachable, the start of a shared job waits until the job is cancelled. Its end waits in
-        // the same way, because the job's result would be lost otherwise.
+        // While the store is unreachable, the start of a shared job waits until the job is cancelled. The audit of
+        // its end waits in the same way, because otherwise the job's result would be lost.
         let ended = cancel.clone();
         let patience = job.is_some().then_some(&ended);
         if let Err(error) = self.require(proof, patience).await {
@@ -110,8 +109,8 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Runs a script, and adds advice and the verdict to its outcome. They are added before the end is audited, because
-    /// the row about the end contains a hash of everything that the job's user receives.
+    /// Runs a script, and adds advice and the verdict to its outcome. Both are added before the end is audited,
+    /// because the row about the end contains a hash of everything that the job's user receives.
     async fn run_now(
         &self,
         script: &AuthorizedScript,
@@ -141,7 +140,8 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Passes a script to an executor. A panic of the executor, also at its start, is one of this future.
+    /// Passes a script to an executor. A panic of the executor, even before its first `await`, then occurs while this
+    /// future is polled.
     pub(super) async fn execute(
         executor: &Arc<dyn Executor>,
         script: AuthorizedScript,
@@ -158,8 +158,8 @@ impl Scripts {
         chosen.executor(&self.executor).surroundings().await
     }
 
-    /// Chooses the packages of a script, and makes the environment with the packages that the script lists, if the admin
-    /// allows them. Returns `None` if `cancel` is cancelled first.
+    /// Chooses the executor for the packages that a script lists. If the admin allows these packages, first makes an
+    /// environment with them. Returns `None` if `cancel` is cancelled first.
     pub(crate) async fn packages_for(
         &self,
         permit: &Permit,
@@ -171,9 +171,9 @@ impl Scripts {
         }
     }
 
-    /// Fails if the proof of a caller no longer holds. Only this function checks the proof at the start of a run of a
-    /// script. Succeeds if `proof` is `None`. With `patience`, retries while the store is unreachable, until `patience`
-    /// is cancelled.
+    /// Fails if the proof of a caller is no longer valid. Only this function checks the proof when the run of a
+    /// script starts. Succeeds if `proof` is `None`. With `patience`, retries while the store is unreachable, until
+    /// `patience` is cancelled.
     pub(crate) async fn require(
         &self,
         proof: Option<Proof>,
@@ -256,7 +256,7 @@ impl Scripts {
         Some(is_it)
     }
 
-    /// Begins the receipt of a run. Returns `None` if the server writes no receipts of scripts.
+    /// Begins the receipt of a run. Returns `None` if the server writes no receipts for scripts.
     async fn begin_receipt(
         &self,
         script: &AuthorizedScript,
@@ -275,8 +275,8 @@ impl Scripts {
         if outcome.took_pipes {
             self.pipe_shortages.fetch_add(1, Ordering::Relaxed);
         } else if outcome.ending == Ending::TimedOut && outcome.has_slept {
-            // Another run took too many pipes meanwhile, so a pipe of this run may be smaller than usual. A write to it
-            // may then have blocked until the timeout.
+            // Another run took too many pipes meanwhile, so a pipe of this run may be smaller than usual. A write to
+            // such a pipe may have blocked until the timeout.
             outcome.is_starved |= self.pipe_shortages.load(Ordering::Relaxed) != shortages_before;
         }
     }
@@ -301,8 +301,8 @@ impl Scripts {
         tokio::task::spawn_blocking(advice).await.ok()
     }
 
-    /// Adds the verdict to the outcome of a run. If the script verified nothing, also adds a text for the model, unless
-    /// the outcome has another remark.
+    /// Adds the verdict to the outcome of a run. If the outcome has no advice, also adds the verdict's text for the
+    /// model as advice.
     async fn judge(
         &self,
         outcome: &mut Outcome,

@@ -1,5 +1,5 @@
-//! Waits for the turn of a run. A call needs no turn if its result is known from an earlier run. This module never runs a
-//! script.
+//! Waits for the turn of a run. A call needs no turn if it receives the result of an earlier run. This module never
+//! runs a script.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,7 +39,7 @@ impl RunRequest {
 pub(crate) struct ScriptTurn {
     pub(super) chosen: Chosen,
     pub(super) part: Part,
-    /// `None` if the result is known from an earlier run.
+    /// `None` if the call receives the result of an earlier run.
     _turn: Option<Turn>,
 }
 
@@ -50,7 +50,7 @@ impl ScriptTurn {
     }
 }
 
-/// A place in the queue of runs.
+/// The parameters of a wait in the queue of runs.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     user: Option<&'a str>,
@@ -60,8 +60,9 @@ struct Place<'a> {
 }
 
 impl Scripts {
-    /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the permit's user
-    /// in a lane. See [`Turns::take`](crate::executor::Turns::take). The turn is for the run of this request.
+    /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the
+    /// permit's user in a lane. See [`Turns::take`](crate::executor::Turns::take). The turn is only for the run of
+    /// this request.
     #[instrument(target = SPANS, name = "queue.wait", skip_all)]
     pub(crate) async fn turn(
         &self,
@@ -76,7 +77,7 @@ impl Scripts {
         self.turn_with(chosen, permit, request, lane, waits, cancel).await
     }
 
-    /// Waits for a turn of the permit's user in a lane. The packages of the script are chosen before.
+    /// Waits for a turn of the permit's user in a lane. `chosen` is the executor with the script's packages.
     pub(crate) async fn turn_with(
         &self,
         chosen: Chosen,
@@ -113,8 +114,8 @@ impl Scripts {
         once.lookup(script_of(permit, request), asked, &**executor).await
     }
 
-    /// Finds the result of an earlier run, or waits for a turn. While another call runs the same script, waits for its
-    /// result without a turn.
+    /// Finds the result of an earlier run, or waits for a turn. While another call runs the same script, waits for
+    /// the result of that run without a turn.
     async fn shared_turn(
         &self,
         once: &Once,
@@ -135,7 +136,8 @@ impl Scripts {
                     let turn = self.take(place).await?;
                     match once.claim(lookup) {
                         Ok(first) => return Some((first, Some(turn))),
-                        // Another call has begun this run during the wait for the turn, which the next run gets now.
+                        // Another call has begun the same run during the wait for the turn. Release the turn, and
+                        // wait for that run.
                         Err(unclaimed) => lookup = unclaimed,
                     }
                 }
@@ -148,7 +150,7 @@ impl Scripts {
     }
 }
 
-/// Returns the script of a permit with the parts of a request that belong to its run.
+/// Returns the script of a permit, with the standard input and the expression of a request.
 pub(super) fn script_of(permit: &Permit, request: &RunRequest) -> AuthorizedScript {
     let script = permit.script().clone();
     script.with_stdin(request.stdin.clone()).with_call(request.call)

@@ -1,4 +1,5 @@
-//! Runs variants of a verified script with other numbers. If every check still holds, none of them tests the claim.
+//! Runs variants of a verified script, which contain other numbers. If every check also holds in the variants, no
+//! check tests the claim.
 //!
 //! A variant is a part of the script's own run: it has the same turn, sandbox and limits, and its output is dropped.
 
@@ -28,25 +29,24 @@ pub(super) struct Judged<'r> {
     pub(super) limits: RunLimits,
     pub(super) outcome: &'r Outcome,
     pub(super) verdict: &'r Verdict,
-    /// The proof of the caller, which must still hold when a variant starts.
+    /// The proof of the caller, which must still be valid when a variant starts.
     pub(super) proof: Option<Proof>,
     pub(super) cancel: &'r CancellationToken,
     pub(super) executor: &'r Arc<dyn Executor>,
 }
 
-/// The result of one variant.
 enum OfVariant {
     CheckFailed,
     AllHeld,
-    /// There is no such variant, or it shows nothing about the checks.
+    /// The script has no such variant, or the variant shows nothing about the checks.
     Nothing,
-    /// The variant did not start, or it was ended. With more time it may show something.
+    /// The variant did not start, or did not end by itself. With more time, it might show something about the checks.
     DidNotEnd,
 }
 
 impl Scripts {
-    /// Runs at most four variants of a verified script, and returns their result. Also returns whether a less busy machine
-    /// could lead to another result.
+    /// Runs at most four variants of a verified script, and returns their result. The flag is `true` if the result
+    /// could differ on a less busy machine.
     pub(super) async fn run_variants(&self, run: Judged<'_>) -> (Variants, bool) {
         let Some(names) = run.script.names() else { return (Variants::NotAllHeld, false) };
         if run.verdict.outcome != Conclusion::Verified || has_general_check(names, run.verdict) {
@@ -73,7 +73,6 @@ impl Scripts {
         (result, depends_on_load)
     }
 
-    /// Runs one variant.
     async fn of_variant(&self, run: &Judged<'_>, change: Change) -> OfVariant {
         let Some(variant) = variant(run.script.source().as_str(), change) else {
             return OfVariant::Nothing;
@@ -96,8 +95,8 @@ impl Scripts {
     }
 }
 
-/// Returns whether a check that held is about all elements of a generated collection. It can hold in all variants, and
-/// still test its claim.
+/// Returns whether a check that held is about all elements of a generated collection. Such a check can hold in all
+/// variants and still test its claim. Also `true` if the verdict omits checks.
 fn has_general_check(names: &ScriptNames, verdict: &Verdict) -> bool {
     let pairs = names.checks.iter().zip(&verdict.checks);
     let mut held = pairs.filter(|(_, report)| report.state == CheckState::Held);

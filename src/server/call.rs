@@ -1,5 +1,5 @@
-//! A `tools/call` from its arguments to its reply: decide, run, answer. The code is in this order. This module never
-//! decides, which is the task of the gateway, and never runs a script, which is the task of `scripts`.
+//! Handles a `tools/call` from its arguments to its reply: decide, run, answer. The functions are in this order. This
+//! module never decides and never runs a script. The gateway decides, and `scripts` runs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,8 +34,8 @@ use super::reply::{Reply, TextLimits};
 use super::shortened::CharsMax;
 use super::tools::{ToldLimits, tools};
 
-/// The delay from the start of the server to the probe of the sandbox. It lets the reply to `initialize`, which takes 2
-/// ms, be sent first.
+/// The delay from the start of the server to the probe of the sandbox. The reply to `initialize`, which takes 2 ms,
+/// is then sent first.
 const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
 /// The state that all calls share, for the lifetime of the process.
@@ -49,8 +49,8 @@ pub(crate) struct Server {
     pub(super) tools: [rmcp::model::Tool; 2],
     /// The limits of scripts, as the texts for models state them.
     pub(super) told_limits: ToldLimits,
-    /// `true` after a reply has explained why scripts run at a lower tier than possible. Later replies omit the
-    /// explanation.
+    /// `true` after a reply has explained why scripts run at a lower sandbox tier than possible. Later replies omit
+    /// the explanation.
     is_step_down_told: AtomicBool,
     /// The governed tools. `None` without a policy.
     pub(super) governance: Option<Arc<Governance>>,
@@ -63,14 +63,14 @@ pub(crate) struct Server {
 pub(crate) struct CallContext {
     /// The identity of the request. Cancelling this request cancels the job that the call has placed.
     pub(crate) request: RequestKey,
-    /// Cancelled when the caller does not want the reply any more, or when the server ends.
+    /// Cancelled when the client no longer wants the reply, or when the server shuts down.
     pub(crate) cancel: CancellationToken,
     /// The credentials of the caller. A job belongs to the user that the transport has authenticated, and to no other
     /// user.
     pub(crate) presented: Presented,
     /// The client and the model, for receipts.
     pub(crate) asked_by: AskedBy,
-    /// `true` if the caller accepts a task instead of the result of a background call.
+    /// `true` if the client accepts a task instead of the result of a background call.
     pub(crate) takes_tasks: bool,
     /// `true` while the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
@@ -128,7 +128,8 @@ impl Server {
         Self { jobs, ..self }
     }
 
-    /// Returns the verifier for scripts of pipelines. These scripts and the scripts of calls take turns in one queue.
+    /// Returns the verifier for scripts that arrive over HTTP outside of MCP. These scripts and the scripts of calls
+    /// take turns in one queue.
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
@@ -138,7 +139,6 @@ impl Server {
         self.scripts.set_tokens(store.clone());
     }
 
-    /// Returns the server's activity at this moment.
     pub(crate) async fn now(&self) -> Now {
         Now {
             jobs: self.jobs.by_state().await,
@@ -175,7 +175,7 @@ impl Server {
         }
     }
 
-    /// Carries out the call of `tool`, or refuses it.
+    /// Carries out a call of `tool`, or refuses the call.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -225,10 +225,9 @@ impl Server {
         }
     }
 
-    /// Places a script as a background job.
     async fn place(&self, record: &DecisionRecord, permit: Permit, caller: CallContext) -> Reply {
-        // The client may have cancelled the call during the analysis of its script. From here on,
-        // `notifications/cancelled` finds the job.
+        // The client may have cancelled the call during the analysis of its script. Then `notifications/cancelled`
+        // found no job that it could cancel.
         if caller.cancel.is_cancelled() {
             return Reply::cancelled(record, caller.model());
         }
@@ -239,7 +238,6 @@ impl Server {
         Reply::placed(record, placed, caller.takes_tasks)
     }
 
-    /// Waits for a turn, and then runs a script.
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
         let CallContext { cancel, waits_for_turn, echo, stdin, asked_by, .. } = caller;
         let model = asked_by.model.as_deref();
@@ -317,7 +315,7 @@ impl Server {
         }
     }
 
-    /// Carries out the call of a governed tool, or refuses it.
+    /// Carries out a call of a governed tool, or refuses the call.
     pub(crate) async fn call_governed(
         &self,
         governance: &Governance,
@@ -331,7 +329,6 @@ impl Server {
         (run_id, reply, room)
     }
 
-    /// Returns the limits for the texts about a run with this time limit.
     fn text_limits(&self, timeout: Duration) -> TextLimits {
         TextLimits { timeout, chars_max: self.chars_max }
     }
@@ -342,8 +339,8 @@ impl Server {
         reply.with_step_down(step_down, &self.is_step_down_told)
     }
 
-    /// Removes old runs that retention has left over, and probes the sandbox before the first script arrives. Waits
-    /// before both, because the client is waiting for its first reply.
+    /// Removes the runs that exceed the policy's retention, and probes the sandbox before the first script arrives.
+    /// First waits briefly, so that the server sends its first reply without delay.
     pub(crate) async fn warm_up(&self) {
         sleep(WARM_UP_DELAY).await;
         if let Some(governance) = &self.governance {
@@ -418,14 +415,14 @@ mod tests {
             assert_eq!(reply.texts, ["Execution was cancelled."]);
             assert_eq!(executor.runs(), 0);
         }
-        // The same call runs its script if it is not cancelled.
+        // Without the cancellation, the same call runs its script.
         let (executor, server) = server(false);
         let reply = call(&server, false, CancellationToken::new()).await;
         assert_eq!(reply.end, CallEnd::Ran(Ending::Exited(0)), "{reply:?}");
         assert_eq!(executor.runs(), 1);
     }
 
-    /// The ways in which scripts of users arrive.
+    /// The routes by which users send scripts.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Route {
         Calls,
@@ -460,8 +457,8 @@ mod tests {
     async fn a_user_with_one_script_comes_right_after_one_of_a_user_with_sixty_on_every_route() {
         use std::sync::Mutex;
 
-        // The third number is the number of ann's scripts that start before bob's script. A user may only place a share
-        // of all jobs, and five jobs run at once.
+        // The third number is the number of ann's scripts that start before bob's script. In the last row, 30 jobs
+        // fit into the share of one user, and five jobs run at once.
         for (route, count, before) in
             [(Route::Calls, 60, 1), (Route::Pipelines, 60, 1), (Route::Jobs, 30, 5)]
         {

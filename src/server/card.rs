@@ -8,9 +8,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-/// The identifier of the MCP Apps extension.
 const EXTENSION_ID: &str = "io.modelcontextprotocol/ui";
-/// The URI of the page.
 pub(super) const URI: &str = "ui://qwed-mcp/verification.html";
 const MIME_TYPE: &str = "text/html;profile=mcp-app";
 const TITLE: &str = "Verification";
@@ -21,7 +19,7 @@ pub(super) fn extension() -> ExtensionCapabilities {
     ExtensionCapabilities::from([(EXTENSION_ID.to_owned(), JsonObject::new())])
 }
 
-/// Returns the `_meta` of a tool. It has the page's URI, and states that only the model may call the tool.
+/// Returns the `_meta` of a tool. It contains the page's URI, and states that only the model may call the tool.
 pub(super) fn tool_meta() -> MetaObject {
     let ui = json!({ "resourceUri": URI, "visibility": ["model"] });
     // Hosts that are older than the extension read the key `ui/resourceUri`.

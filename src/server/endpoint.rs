@@ -1,11 +1,12 @@
-//! The endpoint for MCP messages over HTTP, in both eras: takes the body of a request and returns an answer. This
-//! module never handles HTTP itself.
+//! The endpoint for MCP messages over HTTP: takes the body of a request and returns an answer. This module never
+//! handles HTTP itself.
 //!
-//! Each request is a separate exchange with rmcp. In the handshake era, a session keeps the state between requests. The
-//! stateless era has no state between requests.
+//! Each request is a separate exchange with rmcp. In the handshake era (protocol versions with `initialize`), a
+//! session keeps the state between requests. The stateless era (since version 2026-07-28) has no state between
+//! requests.
 //!
-//! rmcp's `StreamableHttpService` is not used, because it has no bounds (rmcp 3.11): neither for the number of sessions
-//! (`LocalSessionManager`), nor for the requests in flight and the memory of replies that are not read.
+//! rmcp's `StreamableHttpService` is not used, because rmcp 3.11 limits neither the number of sessions
+//! (`LocalSessionManager`), nor the requests in flight, nor the memory of unread replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,18 +35,18 @@ use super::signature::Signed;
 /// minute.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// The maximum time that a call waits for its turn if its client cannot cancel the call. This is a call of the
-/// handshake era without a session, because no later message can refer to it. SDKs give up after a minute.
+/// The maximum time that a call without a session, in the handshake era, waits for its turn. Its client cannot cancel
+/// it, because no later message can refer to it. SDKs give up after a minute.
 const TURN_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The MCP endpoint of the server. All of its messages have one URL.
+/// The MCP endpoint of the server. It has one URL for all messages.
 pub(crate) struct Endpoint {
     server: Arc<Server>,
     sessions: Sessions,
     /// `true` if handshakes begin no session. Any replica can then handle the next request of a client.
     is_sessionless: bool,
     turn_deadline: Duration,
-    /// A counter. Each exchange without a session is named by its number.
+    /// The number of exchanges without a session so far. It names the next exchange.
     exchanges: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -66,7 +67,7 @@ pub(crate) struct Post {
 /// The answer to the body of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// One message. `session` is the id of a new session, if the message begins one.
+    /// One message. `session` is the id of the new session, if the message begins a session.
     Message { status: u16, json: Vec<u8>, session: Option<String>, until_written: UntilWritten },
     /// Several messages, sent as they become ready. The first message may already be ready.
     Stream(Stream),
@@ -76,7 +77,7 @@ pub(crate) enum Answer {
     SessionUnknown,
     /// The request needs a session, but has no session id.
     SessionMissing,
-    /// The server ends, so the request has no answer.
+    /// The server is shutting down, so the request has no answer.
     Ending,
 }
 
@@ -128,7 +129,6 @@ impl Endpoint {
         }
     }
 
-    /// Handles the body of a request, and returns the answer.
     pub(crate) async fn post(&self, post: Post) -> Answer {
         match read(&post.body, &post.announced) {
             Ok(Posted::Request(request)) => self.request(*request, post).await,
@@ -181,8 +181,8 @@ impl Endpoint {
         let cannot_cancel = request.era == Era::Handshake && !has_session;
         let turn_deadline = cannot_cancel.then_some(TurnDeadline(self.turn_deadline));
         let (opening, era) = (request.client.clone(), request.era);
-        // A subscription never has an event. After it is acknowledged, it keeps only its connection, and its shares of
-        // limits are released.
+        // A subscription never has an event on this server. After the acknowledgement, it releases its shares of
+        // limits, and occupies only its connection.
         let mut held = held;
         let until_first =
             if request.is_subscription() { std::mem::take(&mut held) } else { Vec::new() };
@@ -202,8 +202,8 @@ impl Endpoint {
         answer
     }
 
-    /// Waits for the first message of an exchange. If this is also the last message, it is the whole answer. Otherwise
-    /// the answer is a stream.
+    /// Waits for the first message of an exchange. If the exchange has only this message, the message is the answer.
+    /// Otherwise the answer is a stream.
     async fn answer(
         &self,
         mut outlet: Outlet,
@@ -237,8 +237,8 @@ impl Endpoint {
         }
     }
 
-    /// Cancels a request of a session, and the job that the request has placed. Only the handshake era has this
-    /// message. In the stateless era, a client closes the response to cancel its request.
+    /// Cancels a request of a session, and the job that the request has placed. Only the handshake era has the
+    /// message `notifications/cancelled`. In the stateless era, a client closes the response to cancel its request.
     fn cancelled(&self, id: &RequestId, post: &Post) -> Answer {
         let Header::Once(session) = &post.session else { return Answer::Accepted };
         let name = self.sessions.cancel(session, post.presented.user(), Some(id));

@@ -1,5 +1,5 @@
-//! Converts the replies and refusals of governed tools for rmcp. This module never decides about calls, which is the
-//! task of `governance`.
+//! Converts the replies and refusals of governed tools for rmcp. This module never decides about calls. `governance`
+//! does.
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, MetaObject, ResourceContents};
@@ -13,7 +13,6 @@ use super::reply::{RECEIPT_KEY, VERIFICATION_KEY};
 /// The `_meta` key of the id of the run that a result describes.
 const RUN_KEY: &str = "qwed.ai/run";
 
-/// Converts a reply into an MCP result.
 pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     let GovernedReply { blocks, is_error, meta, receipt, verdict } = reply;
     let blocks = blocks.into_iter().map(|block| match block {
@@ -37,7 +36,6 @@ pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     result
 }
 
-/// Converts a refusal into a JSON-RPC error.
 pub(super) fn error(run_id: Uuid, refusal: &Refusal) -> ErrorData {
     ErrorData::new(
         ErrorCode(refusal.code().number()),

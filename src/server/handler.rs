@@ -47,7 +47,7 @@ const MODEL_KEY: &str = "qwed.ai/model";
 #[derive(Clone)]
 pub(super) struct Handler {
     server: Arc<Server>,
-    /// Cancelled when the client has closed its end of the connection, or when the server ends.
+    /// Cancelled when the client has closed its end of the connection, or when the server shuts down.
     input_ended: CancellationToken,
 }
 
@@ -114,7 +114,6 @@ impl Handler {
 }
 
 impl Handler {
-    /// Returns the tools that the server offers.
     fn tools(&self) -> Vec<Tool> {
         let mut all = self.server.tools.to_vec();
         if self.server.governance.is_some() {
@@ -175,15 +174,15 @@ impl ServerHandler for Handler {
             .with_instructions(instructions(self.server.told_limits, is_governed))
     }
 
-    /// Starts the handshake era in the agreed version, regardless of earlier requests.
+    /// Answers `initialize` with the agreed protocol version, regardless of earlier requests.
     async fn initialize(
         &self,
         mut request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         let mut result = self.negotiate_initialize(&request)?;
-        // Remove tasks from the capabilities. Clients declare tasks in each request, which is impossible in the
-        // handshake era. Skills need the stateless era too (SEP-2640).
+        // Remove tasks and skills from the capabilities. A client must declare support for tasks in each request,
+        // which is impossible in the handshake era. Skills also need the stateless era (SEP-2640).
         if let Some(extensions) = &mut result.capabilities.extensions {
             extensions.remove(TASKS_EXTENSION_ID);
             extensions.remove(SKILLS_EXTENSION_ID);
@@ -368,9 +367,9 @@ impl ServerHandler for Handler {
         Some(SubscriptionFilter::default())
     }
 
-    /// Keeps an acknowledged subscription open until the client cancels it, the client closes its end, or the server
-    /// ends. A subscription must end at these events, because otherwise it would delay the end of the connection like a
-    /// call in flight.
+    /// Keeps an acknowledged subscription open until the client cancels it, the client closes its end of the
+    /// connection, or the server shuts down. Otherwise an open subscription would delay the end of the connection,
+    /// like a call in flight.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         tokio::select! {
             () = subscription.cancelled() => {}
@@ -390,8 +389,8 @@ impl ServerHandler for Handler {
         notification: CancelledNotificationParam,
         context: NotificationContext<RoleServer>,
     ) {
-        // The cancellation token ends the call itself. A job that the call has placed outlives the call, so cancel it
-        // here.
+        // The cancellation token ends the call itself. A job that the call has placed outlives the call, so cancel
+        // the job here.
         if let Some(id) = notification.request_id {
             self.server.jobs.cancel_placed_by(&request_key(connection(&context.extensions), &id));
         }
@@ -402,8 +401,8 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // The transport rejects unknown methods, so the method is known. rmcp makes a custom request of it only if its
-        // parameters are invalid.
+        // The transport rejects unknown methods, so this method is known. rmcp passes a known method as a custom
+        // request only if the parameters are invalid.
         let method = shortened(&request.method);
         Err(ErrorData::invalid_params(format!("Invalid params for {method}"), None))
     }
@@ -441,7 +440,7 @@ pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> Re
     })
 }
 
-/// Returns the connection by which a message arrived. `None` if the server has only one connection.
+/// Returns the connection on which a message arrived. `None` if the server has only one connection.
 fn connection(extensions: &Extensions) -> Option<&Connection> {
     extensions.get()
 }
@@ -451,14 +450,14 @@ fn presented(context: &RequestContext<RoleServer>) -> Option<&Presented> {
     context.extensions.get()
 }
 
-/// Makes the memory that is reserved for a reply stay reserved until the reply is written.
+/// Keeps the memory for a reply reserved until the reply is written.
 fn hold_until_written(context: &RequestContext<RoleServer>, room: Option<Held>) {
     if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
         slot.hold(room);
     }
 }
 
-/// Returns the user of a request. `None` if requests need no user.
+/// Returns the user of a request. `None` if the transport does not authenticate users.
 fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
     presented(context).and_then(Presented::user)
 }

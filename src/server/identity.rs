@@ -1,4 +1,4 @@
-//! The server's name, version and icon. Also finds the protocol era of a request. This module has no state.
+//! The server's name, version and icon. Also determines the protocol era of a request. This module has no state.
 
 use rmcp::RoleServer;
 use rmcp::model::{Icon, Implementation, ProtocolVersion};
@@ -9,8 +9,8 @@ const NAME: &str = "qwed-mcp";
 const TITLE: &str = "QWED verification";
 const WEBSITE: &str = env!("CARGO_PKG_HOMEPAGE");
 
-/// The icon of the server, as `packaging/mcpb/draw-icon` draws it. It is a data URL, which needs no network, and a PNG,
-/// which every client that shows icons supports.
+/// The icon of the server, as `packaging/mcpb/draw-icon` draws it. A data URL needs no network access. Every client
+/// that shows icons supports PNG.
 const ICON: &str = concat!("data:image/png;base64,", include_str!("icon.base64"));
 const ICON_SIZE: &str = "48x48";
 

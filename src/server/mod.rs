@@ -1,13 +1,13 @@
-//! The MCP server for clients. It never runs scripts itself, which is the task of `scripts`.
+//! The MCP server for clients. It never runs scripts itself. `scripts` does.
 //!
 //! - `handler` answers rmcp's requests.
-//! - `call` carries out a `tools/call`. Governed tools are carried out in `governance`.
+//! - `call` carries out a `tools/call`. `governance` carries out calls of governed tools.
 //! - `reply` writes the texts of replies.
-//! - `tasks` presents background jobs as MCP's tasks.
-//! - `prompts` offers the recipes.
-//! - `card` has the page that hosts show next to a result.
+//! - `tasks` presents background jobs as tasks of MCP.
+//! - `prompts` offers the recipes as prompts of MCP.
+//! - `card` contains the page that hosts show next to a call.
 //! - `serve` serves a stdio connection from its first line until the last process is dead.
-//! - `endpoint` answers bodies over HTTP. `sessions` keeps the handshake era's state between requests.
+//! - `endpoint` answers the bodies of HTTP requests. `sessions` keeps the handshake era's state between requests.
 
 mod call;
 mod card;

@@ -1,13 +1,12 @@
-//! The activity of a server at one moment. This module only contains data.
+//! The activity of a server at one moment, for admins. This module contains only data.
 
 use crate::executor::ForkServers;
 
-/// The activity of a server at one moment, for admins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     /// The number of background jobs in each state. `None` if it is unknown.
     pub(crate) jobs: Option<[(&'static str, usize); 3]>,
-    /// The number of additional synchronous runs that could start at once.
+    /// The number of synchronous runs that could start now, in addition to the runs in progress.
     pub(crate) turns_free: usize,
     /// The number of synchronous runs that wait for their turn.
     pub(crate) calls_waiting: usize,

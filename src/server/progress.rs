@@ -1,5 +1,5 @@
-//! Progress notifications during a long call (MCP, `basic/utilities/progress`), and the deadline for its turn. This
-//! module never delays the call itself.
+//! Sends progress notifications during a long call (MCP, `basic/utilities/progress`). Also enforces the deadline for
+//! the call's turn. This module never delays the call itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,19 +18,19 @@ use crate::transport::TurnDeadline;
 /// The interval between two notifications.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The number of bytes at the end of the output in which the last line is looked for.
+/// The number of bytes at the end of the output that are searched for the last line.
 const END_BYTES: usize = 4096;
 
 /// The maximum number of characters of the last line in a notification.
 const LINE_CHARS_MAX: usize = 200;
 
-/// The end of the standard output of a running script.
+/// The last bytes of a running script's standard output.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PrintedEnd(Arc<Mutex<Vec<u8>>>);
 
 impl PrintedEnd {
-    /// Returns an echo that keeps the end of a script's standard output here, if the client of this request wants
-    /// progress notifications.
+    /// Returns an echo that stores the last bytes of a script's standard output in `self`. If the client of this
+    /// request wants no progress notifications, the echo stores nothing.
     pub(super) fn echo(&self, context: &RequestContext<RoleServer>) -> Echo {
         if context.meta.get_progress_token().is_none() {
             return Echo::default();
@@ -66,10 +66,10 @@ impl PrintedEnd {
 
 /// Carries out `work`, and sends progress notifications until `work` ends or the request is cancelled. After a
 /// cancellation, `work` may take long to end, because the files of the run are still cleaned up. `waits_for_turn` is
-/// `true` before the run begins. `printed` has the end of the script's output, which notifications show.
+/// `true` before the run begins. `printed` contains the last bytes of the script's output, for the notifications.
 ///
-/// If the transport sets a deadline, and the call still waits for its turn at the deadline, the request is cancelled,
-/// because its client may be gone.
+/// The transport may set a deadline. If the call still waits for its turn at the deadline, the request is cancelled,
+/// because its client may have disconnected.
 pub(super) async fn with_progress<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
@@ -109,7 +109,7 @@ pub(super) async fn with_progress<T>(
             };
             let progress =
                 ProgressNotificationParam::new(token.clone(), seconds).with_message(message);
-            // This is not aborted when `work` ends, so the notification is written before the reply.
+            // This future is not aborted when `work` ends, so the notification is written before the reply.
             if context.peer.notify_progress(progress).await.is_err() {
                 return;
             }

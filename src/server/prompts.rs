@@ -27,7 +27,7 @@ fn prompt(recipe: &Recipe) -> Prompt {
         .with_title(recipe.title)
 }
 
-/// Returns the message of a prompt, with the script that has the given values.
+/// Returns the message of a prompt. It contains the recipe's script with the given values.
 pub(super) fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
     let Some(recipe) = Recipe::named(&request.name) else {
         let shown: String = request.name.chars().take(NAME_CHARS_MAX).collect();
@@ -41,7 +41,7 @@ pub(super) fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, E
     Ok(GetPromptResult::new(vec![message]).with_description(recipe.description))
 }
 
-/// Returns the model's task: a script to run, and the report.
+/// Returns the text for the model: the script to run, and the report to give.
 fn task(recipe: &Recipe, script: &str) -> String {
     let tool = gateway::Tool::ExecutePythonCode.name();
     let fence = fence(script);

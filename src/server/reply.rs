@@ -39,7 +39,7 @@ const CACHED_KEY: &str = "qwed.ai/cached";
 pub(super) const VERIFICATION_KEY: &str = "qwed.ai/verification";
 /// The `_meta` key of the value that a script has assigned to `result`, for programs.
 const RESULT_KEY: &str = "qwed.ai/result";
-/// The `_meta` key of the reason why that value is missing.
+/// The `_meta` key of the reason why the value of `result` is missing.
 const RESULT_OMITTED_KEY: &str = "qwed.ai/result_omitted";
 /// The `_meta` key of the state of a background job.
 const JOB_KEY: &str = "qwed.ai/job";
@@ -58,14 +58,12 @@ const JOBS_LIVE: &str = "Jobs live as long as the server process that placed the
 /// The text for an unknown job, if replicas share their jobs.
 const SHARED_JOBS_LIVE: &str =
     "A job is its user's alone, and is kept for one hour after its last change.";
-/// The media type of the pictures in a result.
 const PICTURE_TYPE: &str = "image/png";
 const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
 
 /// The maximum size of all pictures of a run together, in KiB.
 const PICTURES_KIB_MAX: usize = PICTURES_BYTES_MAX / 1024;
-/// The text for a picture that is not usable. This only happens if the script itself has sent data instead of the
-/// picture of a plot.
+/// The text for an unusable picture. A script has then sent other data instead of the picture of a plot.
 const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
@@ -73,7 +71,6 @@ const JOB_CANCELLED: &str = "Job was cancelled.";
 /// The limits that the texts about a run depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextLimits {
-    /// The time limit of the run.
     pub(super) timeout: Duration,
     pub(super) chars_max: CharsMax,
 }
@@ -84,31 +81,28 @@ pub(crate) enum CallEnd {
     Refused,
     /// The call was allowed, but its script could not be run.
     NotRun,
-    /// The script ran until this ending, or was cancelled.
+    /// The script ran and had this ending, or the call was cancelled.
     Ran(Ending),
     /// The call has an answer, but needed no run.
     Answered,
 }
 
-/// The reply to a call.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// The blocks of text in the reply.
     pub(crate) texts: Vec<String>,
-    /// `true` if the reply has no result, because the call was refused, could not be carried out, or was cut short. If
-    /// the script exited by itself, this is a result, with any exit code.
+    /// `true` if the reply has no result, because the call was refused, could not be carried out, or was cut short.
+    /// If the script exited by itself, the reply has a result, regardless of the exit code.
     pub(crate) is_error: bool,
     /// The pictures that follow the texts in the reply.
     pub(crate) pictures: Arc<Pictures>,
     decision: Value,
     execution: Option<Value>,
-    /// The way in which the call ended.
     pub(crate) end: CallEnd,
     /// The texts for the command line. They omit the output of the script, which the command line has already shown.
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
-    /// The mark of a result that comes from an earlier run.
+    /// The earlier run that the result comes from, if any.
     cached: Option<Value>,
     /// The value that the script has assigned to `result`.
     returned: Option<Returned>,
@@ -121,11 +115,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Creates the reply to a call that the gateway refused. `model` is the model, if the client names it.
+    /// Creates the reply to a call that the gateway refused. `model` is the name of the model, if the client reports
+    /// it.
     pub(super) fn blocked(record: &DecisionRecord, model: Option<&str>) -> Self {
         let DecisionRecord { status, message, verification_id, .. } = record;
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
-        // The text contains the code, because the documents advise users to look for it in their client.
+        // The text contains the code, because the documentation advises users to look for this code in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
         let remarks = match record.error_code {
             Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
@@ -136,13 +131,13 @@ impl Reply {
         Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..empty }
     }
 
-    /// Creates the reply to a call that was not carried out because it could not be written to the audit log.
+    /// Creates the reply to a call that was not carried out, because the audit log could not be written.
     pub(super) fn not_audited(record: &DecisionRecord, refusal: &Refusal) -> Self {
         let texts = vec![format!("Execution error: {refusal}")];
         Self { texts, is_error: true, end: CallEnd::NotRun, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a synchronous run. `model` is the model, if the client names it.
+    /// Creates the reply to a synchronous run.
     pub(super) fn ran(
         record: &DecisionRecord,
         model: Option<&str>,
@@ -199,7 +194,7 @@ impl Reply {
         }
     }
 
-    /// Creates the reply to a cancelled call. `model` is the model, if the client names it.
+    /// Creates the reply to a cancelled call.
     pub(super) fn cancelled(record: &DecisionRecord, model: Option<&str>) -> Self {
         let texts = vec![CANCELLED.to_owned()];
         let end = CallEnd::Ran(Ending::Cancelled);
@@ -207,8 +202,8 @@ impl Reply {
         Self { remarks: texts.clone(), texts, is_error: true, end, verdict, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a call for a background job, which may have been placed or not. With `takes_tasks`, the
-    /// reply contains a placed job as a task.
+    /// Creates the reply to a call for a background job. `placed` is the job, or the reason why no job was placed.
+    /// With `takes_tasks`, the reply contains the job as a task.
     pub(super) fn placed(
         record: &DecisionRecord,
         placed: Result<Job, PlaceError>,
@@ -239,7 +234,6 @@ impl Reply {
         Self { texts: vec![error.to_string()], is_error: true, ..Self::empty(record) }
     }
 
-    /// Creates the reply about the state of a background job.
     pub(super) fn job_status(
         record: &DecisionRecord,
         id: JobId,
@@ -302,12 +296,11 @@ impl Reply {
         self
     }
 
-    /// Adds the receipt of the call.
     pub(super) fn with_receipt(self, receipt: Value) -> Self {
         Self { receipt: Some(receipt), ..self }
     }
 
-    /// Makes the reply keep a part of the memory for unread replies until the reply is written.
+    /// Keeps a part of the memory for unread replies reserved until the reply is written.
     pub(super) fn in_room(self, room: Option<Held>) -> Self {
         Self { room, ..self }
     }
@@ -328,8 +321,8 @@ impl Reply {
         }
     }
 
-    /// Converts the reply into an MCP result. The result has no `structuredContent`, because some clients do not show
-    /// the text to the model if it exists.
+    /// Converts the reply into an MCP result. The result has no `structuredContent`, because some clients show only
+    /// `structuredContent` to the model, and not the text.
     pub(super) fn into_result(mut self) -> CallToolResult {
         let meta = self.meta();
         let texts = self.texts.into_iter().map(ContentBlock::text);
@@ -392,7 +385,7 @@ impl Reply {
     }
 }
 
-/// Returns the verdict on a script without a run. `None` if the call does not ask for a run.
+/// Returns the verdict on a script without a run. `None` if the call is not about a script.
 fn verdict_of(
     record: &DecisionRecord,
     model: Option<&str>,
@@ -479,7 +472,6 @@ fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     }
 }
 
-/// Returns the text about the end of a job.
 fn job_result(end: &JobEnd, limits: TextLimits) -> String {
     match end {
         JobEnd::Cancelled => JOB_CANCELLED.to_owned(),
@@ -503,12 +495,12 @@ fn not_run(reason: &str) -> String {
     format!("Execution error: {reason}.")
 }
 
-/// Returns the reason in the reply if the worker of a job was lost. The script may have run.
+/// Returns the reason in the reply if the replica that ran a job was lost. The script may have run.
 fn lost(worker: &str) -> String {
     format!("the worker {worker} was lost; the script may have run in part")
 }
 
-/// Returns a line for each picture that was left out.
+/// Returns one line about each picture that was left out.
 fn left_out(outcome: &Outcome) -> Option<String> {
     let line = |left_out: &LeftOut| match left_out {
         LeftOut::TooLarge { label, bytes } => {

@@ -1,5 +1,5 @@
-//! Serves a connection over stdio, from its first line until the last process is dead. This module never reads messages
-//! itself, which is the task of the transport.
+//! Serves a connection over stdio, from its first line until the last process is dead. This module never reads
+//! messages itself. The transport does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::call::Server;
 use super::handler::Handler;
 use super::signature::Signed;
 
-/// The time that calls in flight have to finish after the client has closed its end. SDKs wait two seconds before they
-/// send SIGTERM.
+/// The time that calls in flight have to finish after the client has closed standard input. SDKs wait two seconds
+/// before they send SIGTERM.
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
 /// The time for killing runs and cleaning up, after the calls were cancelled.
 pub(crate) const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
@@ -31,14 +31,13 @@ const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
 /// The time for looking up the versions that a bill of materials lists. It is short, because a client that has waited
 /// longer kills the server, and then no bill is written.
 const GRACE_FOR_VERSIONS: Duration = Duration::from_secs(2);
-/// The time for removing an incomplete environment, which has thousands of files. A client that does not want to wait kills
+/// The time for removing an incomplete environment with thousands of files. A client that does not want to wait kills
 /// the server.
 const GRACE_FOR_ENVIRONMENT: Duration = Duration::from_secs(5);
-/// The time for completing the line that is being written. On a busy machine, a client may read nothing for a while. With
-/// the other times, it stays below the two seconds of SDKs.
+/// The time for completing the line that is being written. On a busy machine, a client may read nothing for a while.
+/// Together with the first two times, it stays below the two seconds that SDKs wait.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(500);
 
-/// The reason why a connection could not be served.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
     /// The server could not listen for the signals that end it.
@@ -55,7 +54,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     let (reader, writer) = stdio_pipes();
     let transport = StdioTransport::new(reader, writer, &events);
 
-    // This tracker has only one task, but two places wait for its end.
+    // This tracker has only one task. A tracker is used because its end is awaited twice below.
     let connection = TaskTracker::new();
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
@@ -83,13 +82,14 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Waits until an incomplete environment is removed. The next process that makes an environment removes what is left.
+/// Waits until an incomplete environment is removed. The next process that makes an environment removes any remaining
+/// files.
 pub(crate) async fn remove_incomplete(server: &Server) {
     let _ = timeout(GRACE_FOR_ENVIRONMENT, server.scripts.remove_incomplete()).await;
 }
 
-/// Ends the runs of the server. `connections` completes when the connections, which were asked to end, have ended.
-/// Returns when everything has ended, or when the time for it is over.
+/// Ends the runs of the server. `connections` completes when all connections, which were already cancelled, have
+/// ended. Returns when all runs and connections have ended, or after a timeout.
 pub(crate) async fn end_runs(server: &Server, connections: impl Future<Output = ()>) {
     let cleared = async { tokio::join!(connections, server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
@@ -126,8 +126,9 @@ where
     }
 }
 
-/// Returns when the client has closed its end, and its calls have had time to finish. If the client does not read, the
-/// transport stops reading before the end of the input. The hang-up then shows that the client is gone.
+/// Waits until the client has closed standard input, and its calls have had time to finish. If the client does not
+/// read replies, the transport stops reading before the end of the input. Then the hang-up of the pipe shows that the
+/// client is gone.
 async fn input_ended(events: &ConnectionEvents) {
     tokio::select! {
         () = events.input_ended.cancelled() => {}

@@ -15,18 +15,17 @@ use uuid::Uuid;
 
 use crate::ledger::UserName;
 
-/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session removes an idle
-/// session: of the user with the most sessions, the session that was unused for longest. Its client then begins a new
+/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session replaces the
+/// longest unused session of the user with the most sessions. The client of the replaced session must begin a new
 /// session.
 const SESSIONS_MAX: usize = 4096;
 
 /// The time after which an unused session is removed, if the number of sessions is at its maximum.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The maximum number of characters that are stored of a client's name. The same limit applies to its version.
+/// The maximum number of characters of a client's name in a session. The same limit applies to the client's version.
 const CLIENT_CHARS_MAX: usize = 100;
 
-/// The open sessions of all clients.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
     by_id: Arc<Mutex<HashMap<SessionId, Session>>>,

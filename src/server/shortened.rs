@@ -1,5 +1,5 @@
-//! Shortens the output of a script for a model (`QWED_MCP_RESULT_CHARS`). The start and the end of a stream stay, because
-//! the end of a long output often has the result.
+//! Shortens the output of a script for a model (`QWED_MCP_RESULT_CHARS`). Keeps the start and the end of a stream,
+//! because the end of a long output often contains the result.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::executor::{Captured, Outcome};
 
-/// The share of the characters of a shortened stream that its start keeps, in tenths. The rest is for its end.
+/// The number of tenths of a shortened stream that come from the start of the stream. The rest comes from the end.
 const START_TENTHS: usize = 6;
 
-/// The maximum number of characters of the two streams in a text; `None` if they are not shortened.
+/// The maximum number of characters of stdout and stderr together. `None` if they are not shortened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CharsMax(pub(super) Option<usize>);
 
 impl CharsMax {
-    /// Returns the texts of stdout and stderr, shortened. A stream may use the characters that the other does not need.
+    /// Returns the texts of stdout and stderr, shortened. A stream may use the characters that the other stream does
+    /// not need.
     pub(super) fn streams(self, outcome: &Outcome) -> [Cow<'_, str>; 2] {
         let texts = [outcome.stdout.text.as_str(), outcome.stderr.text.as_str()];
         let Some(maxima) = self.maxima(texts) else { return texts.map(Cow::from) };
@@ -25,8 +26,8 @@ impl CharsMax {
         [shortened(stdout, stdout_max), shortened(stderr, stderr_max)]
     }
 
-    /// Returns the size and the digest of each whole stream that [`CharsMax::streams`] shortens, for programs. `None` if
-    /// it shortens none.
+    /// Returns the size and the digest of each whole stream that [`CharsMax::streams`] shortens, for programs. `None`
+    /// if neither stream is shortened.
     pub(super) fn whole_streams(self, outcome: &Outcome) -> Option<Value> {
         let streams = [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)];
         let maxima = self.maxima(streams.map(|(_, stream)| stream.text.as_str()))?;
@@ -37,10 +38,10 @@ impl CharsMax {
         Some(whole.map(|((name, stream), _)| (name.to_owned(), size_of(stream))).collect())
     }
 
-    /// Returns the maximum number of characters of each text; `None` if none has to be shortened.
+    /// Returns the maximum number of characters of each text. `None` if neither text must be shortened.
     fn maxima(self, texts: [&str; 2]) -> Option<[usize; 2]> {
         let chars_max = self.0?;
-        // A character has at least one byte.
+        // A text never has more characters than bytes.
         if texts.iter().map(|text| text.len()).sum::<usize>() <= chars_max {
             return None;
         }
@@ -54,8 +55,8 @@ impl CharsMax {
     }
 }
 
-/// Returns the start and the end of a text, around a line that states how much is missing. Returns the text if it has at
-/// most `chars_max` characters.
+/// Returns the start and the end of a text, around a line that states how much is missing. Returns the whole text if
+/// it has at most `chars_max` characters.
 fn shortened(text: &str, chars_max: usize) -> Cow<'_, str> {
     let Some((start, end)) = cut_at(text, chars_max) else { return text.into() };
     let (start, rest) = text.split_at(start);
@@ -66,10 +67,10 @@ fn shortened(text: &str, chars_max: usize) -> Cow<'_, str> {
         .into()
 }
 
-/// Returns the indices at which the part that is left out begins and ends; `None` if the text has at most `chars_max`
-/// characters.
+/// Returns the byte indices at which the omitted part of a text begins and ends. `None` if the text has at most
+/// `chars_max` characters.
 fn cut_at(text: &str, chars_max: usize) -> Option<(usize, usize)> {
-    // The index behind so many characters.
+    // Returns the byte index after `count` characters.
     let behind = |count| text.char_indices().nth(count).map(|(index, _)| index);
     behind(chars_max)?;
     let start_chars = chars_max * START_TENTHS / 10;

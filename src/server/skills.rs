@@ -34,8 +34,8 @@ fn uri(path: &str) -> String {
     format!("skill://{}/{path}", SKILL.name)
 }
 
-/// Returns the fields between the lines `---` at the beginning of `SKILL.md`. Each is a key and plain text, which YAML
-/// reads in the same way.
+/// Returns the fields between the lines `---` at the beginning of `SKILL.md`. Each field is a key and a plain text
+/// without YAML syntax, so no YAML parser is needed.
 fn frontmatter(text: &str) -> SkillFrontmatter {
     let lines = text.lines().skip(1).take_while(|line| *line != "---");
     let fields = lines.filter_map(|line| line.split_once(": "));
@@ -60,7 +60,7 @@ mod tests {
         skill.validate().unwrap();
         assert_eq!(skill.frontmatter.name, SKILL.name);
         assert!(SKILL.text.contains(SKILL.mark));
-        // YAML would read other characters in another way (YAML 1.2.2, 7.3.3).
+        // YAML gives some other characters a meaning (YAML 1.2.2, 7.3.3).
         let head = SKILL.text.split("\n---\n").next().unwrap().strip_prefix("---\n").unwrap();
         for line in head.lines() {
             let (key, value) = line.split_once(": ").unwrap();
@@ -71,7 +71,7 @@ mod tests {
                 "{line}"
             );
         }
-        // The limit of agentskills.io.
+        // agentskills.io has this limit.
         assert!(skill.frontmatter.description.len() <= 1024);
     }
 

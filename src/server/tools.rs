@@ -42,7 +42,6 @@ pub(crate) struct ToldLimits {
 }
 
 impl ToldLimits {
-    /// Returns the limits of scripts from the settings.
     pub(super) fn of(settings: &Settings) -> Self {
         let is_bounded = settings.sandbox != SandboxMode::Off;
         Self {
@@ -77,8 +76,8 @@ pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
     )
 }
 
-/// Returns the documented sentence and the rules for scripts. Many frameworks do not show the instructions to the
-/// model, so the rules are repeated in this description. It stays below 900 characters.
+/// Returns the description of `execute_python_code`, which has less than 900 characters. It repeats the rules for
+/// scripts, because many frameworks do not show the instructions to the model.
 fn execution_description(settings: &Settings) -> String {
     let pictures = if settings.pictures { PICTURES } else { "" };
     format!(
@@ -98,7 +97,6 @@ fn execution_description(settings: &Settings) -> String {
 /// The sentence about the lifetime of jobs in a database, which outlive the server that placed them.
 const SHARED_JOBS_LIVE: &str = "Jobs are kept for one hour after their last change.";
 
-/// Returns the description of `verification_status`.
 fn status_description(settings: &Settings) -> String {
     let own = "Jobs live as long as this server process, and for one hour after their last change.";
     format!(
@@ -112,15 +110,15 @@ fn status_description(settings: &Settings) -> String {
 
 const RUN_ID: &str = "The run_id that run_pytest returned.";
 
-/// The `_meta` key of a tool with the number of characters of a result that Claude Code must not cut.
+/// The `_meta` key for the length up to which Claude Code does not cut a tool's result, in characters.
 const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
-/// The maximum of the value that Claude Code accepts.
+/// The highest value of this key that Claude Code accepts.
 const RESULT_CHARS_MAX: usize = 500_000;
 /// The number of characters that a result may have besides the output of the script.
 const OTHER_CHARS: usize = 10_000;
 
-/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, Claude Code does not have to
-/// cut results itself.
+/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, it prevents Claude Code
+/// from cutting results further.
 fn tool_meta(settings: &Settings) -> MetaObject {
     let mut meta = card::tool_meta();
     if let Some(chars) = settings.result_chars {
@@ -148,12 +146,11 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
             &["code"],
             json!({
                 "code": property("string", script),
-                // A named property, because some hosts refuse an object without properties, and others refuse
-                // `additionalProperties`.
+                // This object has an example property, because some hosts, such as the Gemini API, refuse an object
+                // without properties. Other hosts refuse `additionalProperties`.
                 "inputs": {
                     "type": "object",
                     "description": inputs,
-                    // An example, because the Gemini API refuses an object without properties.
                     "properties": { "data.csv": property("string", "The content of one file.") },
                 },
                 "background": { "type": "boolean", "default": false, "description": background },
@@ -256,7 +253,7 @@ fn get_artifact_content() -> Tool {
 /// Creates a tool, with the title from its annotations.
 ///
 /// The tool's schema only has types, descriptions and `required`. It has no `$schema` and no arrays of types, because
-/// some clients reject them.
+/// some clients reject these.
 fn tool(
     name: &'static str,
     description: impl Into<Cow<'static, str>>,
@@ -327,7 +324,7 @@ mod tests {
             assert!(description.chars().count() < 900, "{}: {}", tool.name, description.len());
             assert!(tool.title.is_some(), "{}", tool.name);
         }
-        // One and a half times the texts of version 0.2.2.
+        // The maximum is one and a half times the size of the texts of version 0.2.2.
         let texts = tools.iter().flat_map(|tool| {
             let arguments = tool.input_schema["properties"].as_object().unwrap().values();
             let descriptions = arguments.map(|it| it["description"].as_str().unwrap());

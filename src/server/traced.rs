@@ -1,4 +1,4 @@
-//! Trace spans of calls. A span has the name of the tool, and the way in which the call ended. It never contains
+//! Trace spans of calls. A span contains the name of the tool, and the way in which the call ended. It never contains
 //! arguments or output.
 
 use rmcp::model::{CallToolResponse, CallToolResult, RequestMetaObject};
@@ -50,7 +50,7 @@ pub(super) fn span(tool: &str, is_http: bool, context: &RequestContext<RoleServe
     span
 }
 
-/// Records on a span the way in which its call ended.
+/// Records in a span how its call ended.
 pub(super) fn note_end(span: &Span, result: &Result<CallToolResponse, ErrorData>) {
     if span.is_disabled() {
         return;

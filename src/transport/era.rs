@@ -2,8 +2,8 @@
 //! module never changes a request.
 //!
 //! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), so that programs between client
-//! and server need not parse the body. If a header and the body differ, such a program and this server would understand
-//! the request differently. So the request is refused.
+//! and server need not parse the body. A request is refused if a header and the body differ, because such a program
+//! and this server would interpret the request differently.
 
 use std::borrow::Cow;
 

@@ -28,12 +28,12 @@ use super::message;
 use super::outlet::{MESSAGES_WAITING_MAX, Outlet, Place};
 use super::protocol_error::ProtocolError;
 
-/// The time to wait for the answer of a handler that has ended. The wait is limited, because a cancelled handler gives
-/// no answer.
+/// The time to wait for the reply of a handler that has ended. The wait is limited, because a cancelled handler sends
+/// no reply.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
 
-/// The time for which a call of the handshake era continues after its client has gone. In this era, a broken connection
-/// does not cancel the call. But the client cannot request the response again.
+/// The time for which a call of the handshake era continues after its client disconnected. In this era, a broken
+/// connection does not cancel the call. But the client cannot request the response again.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 /// The maximum time that a call waits for its turn, if its client cannot cancel the call.
@@ -141,7 +141,7 @@ pub(crate) struct Terms {
     pub(crate) connection: Connection,
     /// The caller's credentials, from the headers of the request.
     pub(crate) presented: Presented,
-    /// The shares of limits that the exchange uses until it ends.
+    /// The slots and bytes of the limits that the exchange uses until it ends.
     pub(crate) held: Vec<Held>,
     /// Cancelled when the client cancels the request.
     pub(crate) cancel: CancellationToken,
@@ -149,7 +149,7 @@ pub(crate) struct Terms {
     pub(crate) turn_deadline: Option<TurnDeadline>,
 }
 
-/// An exchange from rmcp's side: a transport that delivers the request and takes the messages of its handler.
+/// The transport of one exchange. It delivers the request to rmcp and takes the messages of the handler.
 pub(crate) struct Exchange {
     id: RequestId,
     connection: Connection,
@@ -166,7 +166,7 @@ pub(crate) struct Exchange {
 }
 
 impl PostedRequest {
-    /// Returns whether the request opens a subscription. A subscription lasts as long as the client wants it.
+    /// Returns whether the request opens a subscription. A subscription lasts until the client ends it.
     pub(crate) fn is_subscription(&self) -> bool {
         matches!(self.message.request, ClientRequest::SubscriptionsListenRequest(_))
     }
@@ -255,7 +255,7 @@ impl Transport<RoleServer> for Exchange {
         }
     }
 
-    /// Cancel-safe. rmcp polls the future inside a `select!` and may drop it, so all state is in `self`.
+    /// Cancel-safe. rmcp polls the future inside a `select!` and may drop the future, so all state is in `self`.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         if let Some(message) = self.first.take() {
             return Some(message);

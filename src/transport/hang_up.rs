@@ -1,10 +1,10 @@
-//! Detects that the other end of a stream is closed, even while unread data waits in the stream. This module never
-//! reads the stream.
+//! Detects that the peer has closed a stream, even while the stream contains unread data. This module never reads the
+//! stream.
 
 use std::os::fd::AsFd;
 
-/// Returns when the other end of `input` is closed, even while lines that were sent before are unread. Never returns if
-/// the system does not report a closed end.
+/// Returns when the peer has closed `input`, even if its last lines are still unread. Never returns if the system does
+/// not report a hang-up.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "not reported there"))]
 pub(crate) async fn hung_up(input: impl AsFd) {
     #[cfg(target_os = "linux")]
@@ -23,8 +23,8 @@ mod linux {
     use tokio::net::unix::pipe::Receiver;
 
     pub(super) async fn wait(input: impl AsFd) -> io::Result<Ready> {
-        // `from_owned_fd_unchecked` does not check that this is a pipe in non-blocking mode. Nothing is read from it,
-        // so it may also be a socket, and may block. A regular file cannot be waited for, and never hangs up.
+        // `from_owned_fd_unchecked` accepts any descriptor. `input` may also be a socket or a blocking descriptor,
+        // because this function never reads. For a regular file, which never hangs up, it returns an error.
         let input = Receiver::from_owned_fd_unchecked(input.as_fd().try_clone_to_owned()?)?;
         // Wait for priority data instead of readable data, which would wake this task for every line. The descriptor is
         // registered for reading only, so this wait returns only at the hang-up.
@@ -47,11 +47,11 @@ mod tests {
 
     use super::*;
 
-    /// The time within which a spurious hang-up would be seen.
+    /// The time within which a false hang-up would be reported.
     const NOTHING_FOR: Duration = Duration::from_millis(50);
     const SOON: Duration = Duration::from_secs(60);
 
-    /// Asserts that the hang-up is not seen before the writer is dropped, and is seen after it.
+    /// Asserts that the hang-up is reported after the writer is dropped, and not before.
     async fn assert_seen_when_dropped(input: impl AsFd, mut writer: impl io::Write) {
         let mut seen = Box::pin(hung_up(input));
         timeout(NOTHING_FOR, &mut seen).await.unwrap_err();

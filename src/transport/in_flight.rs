@@ -10,7 +10,7 @@ use rmcp::model::{
 use super::protocol_error::ProtocolError;
 use crate::shares::Held;
 
-/// The maximum number of requests in flight. Clients have one or two requests in flight, and only a test has a hundred.
+/// The maximum number of requests in flight. Most clients have one or two requests in flight.
 pub(super) const REQUESTS_MAX: usize = 256;
 
 /// The maximum total size of the requests in flight, in bytes.
@@ -29,8 +29,8 @@ struct Requests {
     admitted: u64,
 }
 
-/// A request in flight. It stays in flight until its handler has ended, and its reply is sent or not wanted any more. A
-/// client that cancels requests again and again therefore never has more running handlers than its limits allow.
+/// A request in flight. A request is in flight until its handler has ended and its reply is sent or unwanted. A client
+/// that cancels requests repeatedly therefore never has more running handlers than the limits allow.
 #[derive(Debug)]
 struct Entry {
     /// The number of the request, which distinguishes it from earlier requests with the same id.
@@ -39,7 +39,7 @@ struct Entry {
     progress: Option<ProgressToken>,
     is_handled: bool,
     is_answered: bool,
-    /// The resources that the request holds until it is no longer in flight.
+    /// The resources that are released when the request is no longer in flight.
     held: Vec<Held>,
 }
 
@@ -55,8 +55,8 @@ pub(super) enum Subject {
     Nothing,
 }
 
-/// The place of a request among the requests in flight. It is passed on with the request. When the last copy is
-/// dropped, the handler of the request has ended.
+/// The slot of a request in flight, in the extensions of the request. Dropping the last clone marks the handler of the
+/// request as ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     guard: Arc<Guard>,
@@ -68,14 +68,14 @@ struct Guard {
     id: RequestId,
 }
 
-/// The name of the connection of a request. It exists if the server has several connections, because a request's id is
-/// unique only within its connection.
+/// The name of a request's connection. Only requests over HTTP have such a name. It is needed because a request's id
+/// is unique only within its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Connection(pub(crate) Arc<str>);
 
 impl InFlight {
-    /// Adds a request to the requests in flight, and returns its place. Fails if a request with its id is in flight, or
-    /// if a limit is reached.
+    /// Adds a request to the requests in flight, and returns its slot. Fails if a request with the same id is in
+    /// flight, or if a limit is reached.
     pub(super) fn admit(
         &self,
         id: &RequestId,
@@ -114,8 +114,8 @@ impl InFlight {
         self.lock().change(id, |entry| entry.is_answered = true);
     }
 
-    /// Returns the request that `message` is about. Must be called when the message is created, because later another
-    /// request may have the same id.
+    /// Returns the request that `message` is about. Call this when the message is created, because a later request may
+    /// have the same id.
     pub(super) fn subject(&self, message: &ServerJsonRpcMessage) -> Subject {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -134,9 +134,9 @@ impl InFlight {
         Subject::Reply { id: id.clone(), number }
     }
 
-    /// Returns whether the client still wants a message, immediately before the message is sent. If the message is a
-    /// reply, its request counts as answered from now on. The client can use the id again before the server notices
-    /// that the reply is written.
+    /// Returns whether the client still wants a message. Call this immediately before the message is sent. If the
+    /// message is a reply, marks its request as answered. The client can use the id again as soon as it receives the
+    /// reply.
     pub(super) fn wants(&self, subject: &Subject) -> bool {
         let mut requests = self.lock();
         match subject {
@@ -237,7 +237,7 @@ mod tests {
         let in_flight = InFlight::default();
         drop(admit(&in_flight, 1, 10).unwrap());
         let first = reply(&in_flight, 1);
-        // The first request was cancelled while its reply was waiting, and its id was used again.
+        // The client cancels the first request while its reply is queued, and then uses the id again.
         in_flight.cancel(&id(1));
         assert!(!in_flight.wants(&first));
         assert!(!in_flight.wants(&reply(&in_flight, 1)));

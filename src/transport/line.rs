@@ -16,8 +16,8 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 pub(super) enum Line {
     /// A line, without its line feed.
     Complete(Vec<u8>),
-    /// A line that is too long. It is reported as soon as it is too long. The remaining bytes of the line are skipped
-    /// and not kept in memory.
+    /// A line that is too long. The reader returns this before the end of the line. It skips the remaining bytes of
+    /// the line without storing them.
     TooLong,
     /// The end of the stream. No more lines follow.
     End,
@@ -80,7 +80,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Line::End
     }
 
-    /// Takes back the buffer of a line that was handled, and uses it for the next line.
+    /// Reuses the buffer of a handled line for the next line.
     pub(super) fn recycle(&mut self, mut line: Vec<u8>) {
         if self.line.is_empty() && line.capacity() <= LINE_BYTES_KEPT {
             line.clear();
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// A terminal. Its input ends, and continues after more typing.
+    /// A terminal. After the end of its input, the user can type more.
     struct Terminal(u8);
 
     impl AsyncRead for Terminal {

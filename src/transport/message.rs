@@ -1,9 +1,9 @@
-//! Parses a line into a message, or into the error to answer with. This module never carries out a request.
+//! Parses a line into a message, or into the error to reply with. This module never carries out a request.
 //!
-//! The members of a message are first read without building their values. `tools/call` is the only message that is both
-//! large and frequent, so its parameters are parsed here: rmcp would try each of its 22 kinds of requests in turn. All
-//! other messages are parsed by rmcp, which takes a hundred times the memory of the text. So the size of these messages
-//! is limited.
+//! The members of a message are first read without building their values. `tools/call` is the only message that is
+//! both large and frequent. This module parses its parameters, because rmcp would try each of its 22 kinds of requests
+//! in turn. rmcp parses all other messages. Their size is limited, because rmcp needs a hundred times the memory of
+//! the text.
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -28,8 +28,8 @@ const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const CALL_VALUES_MAX: usize = 10_000;
 /// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
-/// The number from which a double may stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a double,
-/// and is refused from this number on.
+/// The smallest double that may stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a double. It
+/// is refused if it is not smaller than this number.
 const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods that this server has, in at least one era. A request with another method is answered with "method not
@@ -95,7 +95,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Parses a line. Returns `None` if the line requires no action: a blank line, an unknown notification, or an answer
+/// Parses a line. Returns `None` if the line requires no action: a blank line, an unknown notification, or a response
 /// (this server sends no requests).
 pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
     let line = line.trim_ascii();
@@ -123,7 +123,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     }
     let Some(method) = method else {
         return match (envelope.result, envelope.error) {
-            // This is an answer to a request. This server sends no requests, so ignore it.
+            // Ignore a response, because this server sends no requests.
             (Some(_), _) | (_, Some(_)) => Ok(None),
             (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
         };
@@ -217,7 +217,7 @@ fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpc
 }
 
 /// Parses a request other than `tools/call`, with rmcp. If rmcp cannot parse the parameters of a known method, it
-/// creates a custom request, which the handler answers.
+/// creates a `CustomRequest`. The handler replies to it with an error.
 fn request(
     id: RequestId,
     method: &str,
@@ -288,9 +288,8 @@ fn tool_call(
 }
 
 /// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`. The second form is for
-/// clients that cannot add a member to the parameters. The value may have any type. If one of these members is present
-/// but contains no token, the call was meant to have a token. Its token is then the empty text, which no user has, so
-/// it is not taken for a call without a token.
+/// clients that cannot add a member to the parameters. If one of these members is present without a valid token,
+/// returns the empty token, which no user has. Such a call must not count as a call without a token.
 ///
 /// The token is removed from `_meta`, because other code may log `_meta`.
 fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Option<Secret> {

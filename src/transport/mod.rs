@@ -1,13 +1,12 @@
 //! The transport of JSON-RPC 2.0 messages. Over stdio, each line is a message (MCP, `basic/transports`). This module
 //! never carries out a request.
 //!
-//! rmcp's own stdio transport ignores lines that it cannot parse, leaves over-long lines unanswered, and holds any
-//! number of requests and unsent replies. This transport answers every line that needs an answer. It limits the sizes
-//! and numbers of lines, requests and replies.
+//! This transport replaces the stdio transport of rmcp (the MCP library), which ignores invalid lines, sends no error
+//! for over-long lines, and does not limit requests and unsent replies.
 //!
 //! Over stdio, a message passes through these modules:
 //!
-//! `line` (bytes → lines of limited length) → `message` (line → message, or the error to answer with) →
+//! `line` (bytes → lines of limited length) → `message` (line → message, or the error to reply with) →
 //! `in_flight` (limits the number and the bytes of requests) → rmcp → `outbox` (messages → bytes).
 //!
 //! Over HTTP, a message is a body. It passes through `era` (checks its headers) → `message` → `exchange` → rmcp →
@@ -52,15 +51,16 @@ use line::{LINE_BYTES_MAX, Line, LineReader};
 use outbox::Outbox;
 use protocol_error::ProtocolError;
 
-/// A stdio connection from rmcp's side.
+/// The stdio transport that rmcp uses.
 pub(crate) struct StdioTransport<R, W> {
     lines: LineReader<R>,
     outbox: Outbox<W>,
     in_flight: InFlight,
-    /// `true` after an `initialize` has arrived. Before that, each request must have the version and the capabilities
-    /// in its `_meta`.
+    /// `true` after an `initialize` has arrived. A request without an earlier `initialize` must have the version and
+    /// the capabilities in its `_meta`.
     is_initialized: bool,
-    /// The permit is held by `initialize` until it is answered. No further line is read before that.
+    /// The request `initialize` holds the permit until its reply is sent. Meanwhile the transport reads no further
+    /// line.
     initializing: Arc<Semaphore>,
     input_ended: CancellationToken,
     abandoned: CancellationToken,
@@ -69,12 +69,12 @@ pub(crate) struct StdioTransport<R, W> {
 /// The events by which the transport and the other parts of the server notify each other.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionEvents {
-    /// Cancelled when the client has closed its end. Replies to requests in flight may still be written.
+    /// Cancelled when the client has closed the input. Replies to requests in flight may still be written.
     pub(crate) input_ended: CancellationToken,
     /// Cancelled when the client no longer reads the output.
     pub(crate) output_closed: CancellationToken,
-    /// Cancelled when the server gives up the requests in flight. The client has closed its end and expects no more
-    /// replies, so none are written.
+    /// Cancelled when the server gives up the requests in flight, after the client has closed the input. No replies
+    /// are written after that.
     pub(crate) abandoned: CancellationToken,
     /// The permit that is needed to write lines. Without it, nothing is written.
     line: Arc<Semaphore>,
@@ -92,7 +92,7 @@ impl Default for ConnectionEvents {
 }
 
 impl ConnectionEvents {
-    /// Waits until the line that is being written is complete, and prevents that any line is written after it.
+    /// Waits until the current line is completely written. Then blocks all further output.
     pub(crate) async fn finish_output(&self) {
         if let Ok(line) = self.line.acquire().await {
             line.forget();
@@ -124,7 +124,7 @@ where
         }
     }
 
-    /// Parses a line. Returns the message for rmcp, or the error to answer with. `None` if the line requires no action.
+    /// Parses a line. Returns the message for rmcp, or the error to reply with. `None` if the line requires no action.
     fn inbound(&mut self, line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
         let Some(mut message) = message::parse(line)? else { return Ok(None) };
         match &mut message {
@@ -180,11 +180,11 @@ fn require_era(
         | "tasks/update" => is_stateless || (version.is_none() && !is_initialized),
         _ => true,
     };
-    // If the version is unknown, let the request pass, because rmcp answers it.
+    // If the version is unknown, let the request pass, because rmcp replies with the error.
     if is_known && !is_there {
         return Err(ProtocolError::method_not_found(id.clone(), request.method()));
     }
-    // Let a custom request pass: its parameters are invalid, and the handler answers it with this error.
+    // Let a custom request pass. Its parameters are invalid, so the handler replies with an error.
     let is_free = is_custom
         || matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_));
     if is_free || is_initialized {
@@ -215,12 +215,12 @@ where
         async move { outbox.write(&message, is_wanted).await }
     }
 
-    /// Cancel-safe. rmcp polls the future inside a `select!` and may drop it, so all state is in `self`.
+    /// Cancel-safe. rmcp polls the future inside a `select!` and may drop the future, so all state is in `self`.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             drop(self.initializing.acquire().await);
-            // Wait before a line is read, because this future may be dropped while it waits. A line that was already
-            // read would be lost.
+            // Wait before reading a line. rmcp may drop this future during the wait, which would lose a line that was
+            // already read.
             self.outbox.wait_for_room().await;
             let inbound = match self.lines.next().await {
                 Line::Complete(line) => {

@@ -1,7 +1,7 @@
 //! Writes messages as whole lines, one after the other. This module never writes anything else to the stream.
 //!
-//! Replies and protocol errors are written through one [`Sink`]. Each flush of the sink writes everything that is
-//! queued in it. The last flush at the end of the connection therefore leaves nothing unwritten.
+//! Replies and protocol errors go through one [`Sink`]. Each flush writes everything that is queued in the sink. The
+//! last flush at the end of the connection therefore leaves nothing unwritten.
 
 use std::io;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use tokio::task::yield_now;
 use super::ConnectionEvents;
 use super::protocol_error::ProtocolError;
 
-/// The maximum number of protocol errors that wait to be written. An error has about 200 bytes. If a client does not
-/// read and causes this many errors, the server reads nothing more from it.
+/// The maximum number of protocol errors in the queue. An error has about 200 bytes. If a client does not read and
+/// causes this many errors, the server stops reading from the client.
 const ERRORS_WAITING_MAX: usize = 4096;
 
-/// The size up to which lines are collected for one write, in bytes. A buffer that became larger for one long line is
-/// reduced to this size afterwards.
+/// The size in bytes up to which lines are collected for one write. If a long line needs a larger buffer, the buffer
+/// is reduced to this size afterwards.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// The queue of messages for one stream. All clones share the queue.
 pub(super) struct Outbox<W> {
     sink: Arc<Mutex<Sink<W>>>,
     errors: mpsc::Sender<ProtocolError>,
-    /// Wakes the task that flushes errors. The channel has room for only one message, because one flush writes all
-    /// waiting errors.
+    /// Wakes the task that flushes errors. The channel has a capacity of one message, because one flush writes all
+    /// queued errors.
     wake: mpsc::Sender<()>,
 }
 
@@ -40,7 +40,7 @@ impl<W> Clone for Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
-    /// Creates an outbox for a stream. It cancels `events.output_closed` when the stream cannot be written to.
+    /// Creates an outbox for a stream. The outbox cancels `events.output_closed` when a write to the stream fails.
     pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
         let (errors, waiting) = mpsc::channel(ERRORS_WAITING_MAX);
         let (wake, mut woken) = mpsc::channel(1);
@@ -55,8 +55,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         };
         let sink = Arc::new(Mutex::new(sink));
         let of_errors = Arc::clone(&sink);
-        // A separate task flushes errors. The reader that finds errors is polled inside a `select!`. If the reader
-        // itself wrote them, it could be dropped in the middle of a line.
+        // A separate task flushes errors. The reader that queues errors is polled inside a `select!`. If the reader
+        // wrote the errors, it could be dropped in the middle of a line.
         tokio::spawn(async move {
             while woken.recv().await.is_some() {
                 if of_errors.lock().await.flush().await.is_err() {
@@ -79,17 +79,17 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
 
     /// Waits until one more protocol error fits into the queue. Cancel-safe.
     pub(super) async fn wait_for_room(&self) {
-        // Drop the permit. The room stays free, because only the caller queues errors.
+        // Drop the reservation. The slot stays free, because only the caller queues errors.
         drop(self.errors.reserve().await);
     }
 
     /// Queues a protocol error, which the next flush writes. The caller must have called `wait_for_room` before.
     pub(super) fn write_error(&self, error: ProtocolError) {
         if self.errors.try_send(error).is_err() {
-            // This only happens after the stream was closed, when the client reads no answers any more.
+            // The queue is closed, because a write failed earlier.
             tracing::debug!("a protocol error is not answered");
         }
-        // Ignore a full channel. The message in it wakes the task, which flushes this error too.
+        // Ignore a full channel. The message in the channel wakes the task, which then flushes this error too.
         let _ = self.wake.try_send(());
     }
 
@@ -99,8 +99,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
     }
 }
 
-/// Queues `message`, lets other tasks queue their messages, and writes all of them together. With a hundred calls at
-/// once, a system call for each reply would be most of the work.
+/// Queues `message`, lets other tasks queue their messages, and then writes all queued messages together. With a
+/// hundred calls at once, a system call for each reply would be most of the work.
 async fn write<W: AsyncWrite + Unpin>(
     sink: &Mutex<Sink<W>>,
     message: &impl Serialize,
@@ -114,7 +114,7 @@ async fn write<W: AsyncWrite + Unpin>(
 
 struct Sink<W> {
     writer: W,
-    /// The protocol errors that wait, and are not in `batch` yet.
+    /// The queued protocol errors, which are not in `batch` yet.
     errors: mpsc::Receiver<ProtocolError>,
     /// Whole lines. The first `taken` bytes are written already.
     batch: Vec<u8>,
@@ -127,7 +127,7 @@ struct Sink<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// Queues a line, if it is wanted. Returns the line's number. `None` if it is not wanted.
+    /// Queues `message` as a line. Returns the line's number. `None` if the message is not wanted.
     async fn queue(
         &mut self,
         message: &impl Serialize,
@@ -151,8 +151,8 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     async fn flush(&mut self) -> io::Result<()> {
         let result = self.write_batch().await;
         if result.is_err() {
-            // Nothing can be written any more, so the queue of errors never gets room. Close it, so that
-            // `wait_for_room` returns.
+            // Close the queue of errors, so that `wait_for_room` returns. No later write succeeds, so the queue would
+            // stay full.
             self.errors.close();
             self.events.output_closed.cancel();
         }
@@ -161,7 +161,8 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
 
     /// Moves the protocol errors that are waiting into the batch.
     fn take_errors(&mut self) -> io::Result<()> {
-        // Take only the errors that wait now. A client that causes errors without a pause must not delay other lines.
+        // Take only the errors that are queued now. A client that causes errors continuously must not delay other
+        // lines.
         for _ in 0..self.errors.len() {
             let Ok(error) = self.errors.try_recv() else { break };
             serde_json::to_writer(&mut self.batch, &error)?;

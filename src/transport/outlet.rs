@@ -9,11 +9,11 @@ use tokio_util::sync::DropGuard;
 use super::in_flight::InFlight;
 use super::protocol_error::ProtocolError;
 
-/// The maximum number of messages of one exchange that wait to be read. The messages are progress, twice a second, and
-/// the answer.
+/// The maximum number of unread messages of one exchange. An exchange has two progress messages per second, and one
+/// reply.
 pub(super) const MESSAGES_WAITING_MAX: usize = 4;
 
-/// A request's place among the requests in flight. Must be dropped when the response to the request is written.
+/// The slot of a request in flight. Drop it when the response to the request is written.
 #[derive(Debug)]
 pub(crate) struct Place {
     in_flight: InFlight,
@@ -32,12 +32,11 @@ impl Drop for Place {
     }
 }
 
-/// The messages of an exchange. Dropping it signals that the client no longer reads them.
+/// The messages of an exchange. Dropping the outlet signals that the client no longer reads the messages.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
     place: Place,
-    /// Signals, when it is dropped, that the client no longer reads the messages.
     _left: DropGuard,
 }
 
@@ -59,8 +58,8 @@ impl Outlet {
         self.messages.recv().await.map(Outbound)
     }
 
-    /// Returns the place of the request, after the last message was taken. The caller only needs to write this message,
-    /// and then drops the place.
+    /// Returns the slot of the request. Call this after the last message. The caller drops the slot when that message
+    /// is written.
     pub(crate) fn into_place(self) -> Place {
         self.place
     }

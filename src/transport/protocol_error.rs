@@ -1,4 +1,4 @@
-//! The errors with which the transport itself answers, before rmcp receives a request. This module never creates the
+//! The errors with which the transport itself replies, before rmcp receives a request. This module never creates the
 //! errors of handlers.
 
 use std::borrow::Cow;
@@ -12,12 +12,12 @@ pub(super) const METHOD_CHARS_SHOWN: usize = 100;
 
 const METADATA_MISSING: &str = "request _meta is missing or has malformed required fields";
 
-/// An error with which the transport answers a message that is not passed to rmcp.
+/// An error reply to a message that is not passed to rmcp.
 #[derive(Debug, Serialize)]
 pub(super) struct ProtocolError {
     jsonrpc: JsonRpcVersion2_0,
-    /// The id of the request. `None` if the id could not be read. It is then written as `null`. In rmcp's own errors,
-    /// an unknown id is left out.
+    /// The id of the request. `None` if the id could not be read. `None` is serialized as `null`, whereas rmcp's own
+    /// errors omit an unknown id.
     id: Option<RequestId>,
     error: ErrorData,
 }
@@ -47,7 +47,7 @@ impl ProtocolError {
         Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
     }
 
-    /// Creates the error for a request of the stateless era that lacks these required keys in its `_meta`.
+    /// Creates the error for a request of the stateless era that lacks required keys in its `_meta`.
     pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
         let keys = keys.join(", ");
         let message = format!("{METADATA_MISSING}: {keys}");

@@ -26,8 +26,8 @@ fn reply(id: i64) -> ServerJsonRpcMessage {
     JsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(id))
 }
 
-/// Waits until the transport is dropped. Returns the lines that it has written: for each line, the id and the code of
-/// the error.
+/// Waits until the transport is dropped. Returns the id and the error code of each line that the transport has
+/// written.
 async fn written(mut theirs: DuplexStream) -> Vec<(Value, Value)> {
     let mut text = String::new();
     theirs.read_to_string(&mut text).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_request_belongs_to_an_era_that_has_its_method() {
         ("ping", nothing.clone(), accepted, accepted),
         ("ping", stateless.clone(), -32601, -32601),
         ("ping", older.clone(), accepted, accepted),
-        // The transport accepts an unknown version, because rmcp answers it.
+        // The transport accepts an unknown version, because rmcp replies with the error.
         ("ping", unknown.clone(), accepted, accepted),
         ("subscriptions/listen", listen(unknown.clone()), accepted, accepted),
         ("tools/list", nothing.clone(), -32602, accepted),
@@ -88,7 +88,8 @@ async fn a_request_belongs_to_an_era_that_has_its_method() {
         ("subscriptions/listen", listen(nothing.clone()), -32602, -32601),
         ("subscriptions/listen", listen(stateless.clone()), accepted, accepted),
         ("subscriptions/listen", listen(older.clone()), -32601, -32601),
-        // If the method exists in the era, the transport accepts invalid parameters, because the handler answers them.
+        // If the method exists in the era, the transport accepts invalid parameters. The handler replies with the
+        // error.
         ("subscriptions/listen", stateless.clone(), accepted, accepted),
         ("initialize", hello(nothing.clone()), accepted, accepted),
         ("initialize", hello(stateless.clone()), accepted, accepted),
@@ -184,7 +185,7 @@ async fn the_end_of_the_connection_writes_every_error_that_was_found() {
         (bad, vec![-32700; 20]),
         (line(1, "none", &json!({})), vec![-32601]),
         ("[]\n1\n".to_owned(), vec![-32600, -32600]),
-        // The last line may have no line feed. An incomplete message at the end is answered like any line.
+        // The last line may have no line feed. An incomplete message at the end gets a reply like any line.
         (unfinished.clone() + "}", vec![-32601]),
         (unfinished, vec![-32700]),
     ] {

@@ -1,9 +1,9 @@
 //! Finds the reasons why two runs of the same script may differ, from the names that the script uses. This module never
 //! runs the script.
 //!
-//! The table has the functions that draw numbers, read a clock, or show something else that changes from run to run. It
-//! covers the standard library and known libraries. An empty result means that all names were looked up and none is in
-//! the table. It is not a proof, because a script can hide its behaviour.
+//! The table lists functions that draw random numbers, read a clock, or return other values that change from run to
+//! run. It covers the standard library and known libraries. An empty result is not a proof, because a script can hide
+//! its behaviour.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -40,21 +40,22 @@ impl Word {
     }
 }
 
-/// The measure of a deterministic run that makes functions return the same values in each run.
+/// The measure of a deterministic run that makes the functions of a row return the same values in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pinned {
     Never,
     /// The functions draw numbers from `random` or `numpy.random`. A deterministic run sets the seeds of both.
     BySeeds,
     ByAddresses,
-    /// The functions read a clock, or random bits of the machine. A deterministic run fixes both, if it can.
+    /// The functions read a clock, or random bits of the kernel. A deterministic run fixes both if the machine
+    /// supports it.
     ByClock,
-    /// The functions show paths or numbers of processes, which are the same if the run has a file tree of its own.
+    /// The functions return paths or PIDs. These are the same in each run if the run has a file tree of its own.
     ByTree,
 }
 
 impl Pinned {
-    /// Returns whether the measure applies in a run with these measures.
+    /// Returns whether a run with the settings `determinism` takes this measure.
     pub(super) fn applies(self, determinism: Option<Determinism>) -> bool {
         determinism.is_some_and(|determinism| match self {
             Self::Never => false,
@@ -66,21 +67,22 @@ impl Pinned {
     }
 }
 
-/// The uses of names in a script to which a row applies. The words in a list are separated by spaces.
+/// The condition under which a row applies to a script. The items in a list are separated by spaces.
 #[derive(Debug, Clone, Copy)]
 enum Uses {
-    /// The script uses one of these modules or objects, or anything below them. They are qualified names.
+    /// The script uses one of these modules or objects, or a member of them. The items are qualified names.
     Paths(&'static str),
-    /// The script imports one of the libraries, and uses a member with one of these names. It may be a member of a
-    /// module or of an unknown object.
+    /// The script imports one of the libraries, and uses a member with one of these names. The member may belong to a
+    /// module or to an unknown object.
     Members { libraries: &'static str, names: &'static str },
-    /// The script imports one of the libraries, and uses a member. The member's name has a word that begins with one of
-    /// these.
+    /// The script imports one of the libraries, and uses a member. A word in the member's name begins with one of the
+    /// prefixes in `starts`.
     Words { libraries: &'static str, starts: &'static str },
-    /// The script imports one of the libraries, and its source contains one of these texts, which are in lower case.
+    /// The script imports one of the libraries, and its source contains one of these texts. The comparison ignores
+    /// case.
     Texts { libraries: &'static str, texts: &'static str },
-    /// The script imports one of the libraries, and passes this keyword in a call. Functions with a name in `but` are
-    /// excepted.
+    /// The script imports one of the libraries, and passes this keyword argument in a call. Calls of the functions in
+    /// `but` do not count.
     Keyword { libraries: &'static str, keyword: &'static str, but: &'static str },
     /// The script uses a qualified name of the first list, and also a qualified name of the second list.
     Both(&'static str, &'static str),
@@ -89,8 +91,8 @@ enum Uses {
 use Pinned::{ByAddresses, ByClock, BySeeds, ByTree, Never};
 use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 
-/// The table. Each row has the uses to which it applies, the reason for a difference, the measure that prevents the
-/// difference, and an explanation.
+/// The table. Each row has the condition under which it applies, the reason for a difference, the measure that
+/// prevents the difference, and an explanation.
 #[rustfmt::skip]
 const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, ByClock,
@@ -239,8 +241,7 @@ const LIBRARIES: [&str; 17] = [
     "z3",
 ];
 
-/// Packages with native code that is no reason for a difference if clocks and random bits are fixed. The libraries of this
-/// module and the QWED packages load them.
+/// Packages whose native code causes no difference if clocks and random bits are fixed.
 const NATIVE: [&str; 13] = [
     "PIL",
     "_cffi_backend",
@@ -257,8 +258,8 @@ const NATIVE: [&str; 13] = [
     "yaml",
 ];
 
-/// Modules that other modules contain as members, such as `statistics.random` and `calendar.datetime`. They are found
-/// below other modules too.
+/// Modules that other modules import, such as `random` in `statistics.random`. The search finds them as members of any
+/// module.
 const HELD: [&str; 8] =
     ["random", "time", "datetime", "os", "uuid", "secrets", "tempfile", "threading"];
 
@@ -266,12 +267,13 @@ const HELD: [&str; 8] =
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a> {
     pub(crate) imports: &'a [String],
-    /// The qualified names of the objects that the script uses. A name that begins with a dot is a member of an unknown
-    /// object.
+    /// The qualified names of the objects that the script uses. A name that begins with a dot is the name of a member
+    /// of an unknown object.
     pub(crate) uses: &'a [String],
 }
 
-/// The reasons why two runs of a script may differ, from the script alone, each with the measure against it.
+/// The reasons why two runs of a script may differ, from the analysis of the script. Each reason has the measure that
+/// prevents the difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Differences(Vec<(Word, Pinned)>);
 
@@ -292,14 +294,15 @@ impl Differences {
         Self(found)
     }
 
-    /// Returns the reasons that remain in a run with these measures, before it has shown anything.
+    /// Returns the reasons that remain in a run with these measures. Does not use observations of the run.
     pub(crate) fn before_run(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
         let remaining = self.0.iter().filter(|(_, pinned)| !pinned.applies(determinism));
         remaining.map(|(word, _)| *word).collect()
     }
 
-    /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures for the run, `observed`
-    /// the observations of a deterministic run, which confirm the measures, and `streams` the outputs.
+    /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures for the run.
+    /// `observed` contains the observations of a deterministic run, which confirm the measures. `streams` contains the
+    /// outputs.
     pub(crate) fn of_run<'a>(
         &self,
         determinism: Option<Determinism>,
@@ -309,7 +312,7 @@ impl Differences {
         let determinism = determinism.map(|it| it.confirmed(observed));
         let mut words = self.before_run(determinism);
         if let Some(Observed { started: Some(started), native }) = observed {
-            // Without a second thread or process, the kernel has nothing to choose.
+            // With only one thread and process, the scheduler of the kernel makes no choices.
             if *started == 0 {
                 words.remove(&Word::Threads);
             } else {
@@ -391,13 +394,14 @@ impl Names<'_> {
         libraries.any(|library| self.imports.iter().any(|import| top(import) == library))
     }
 
-    /// Returns the parts of all names, except for the first part of each name. The first part is a module, or empty.
+    /// Returns the components of all names, without the first component of each name. The first component is a module,
+    /// or empty.
     fn members(&self) -> impl Iterator<Item = &str> {
         self.all().flat_map(|name| name.split('.').skip(1))
     }
 }
 
-/// Returns whether a name is the module or object `path`, or is below it.
+/// Returns whether a name is the module or object `path`, or one of its members.
 fn is_below(name: &str, path: &str) -> bool {
     let is_at = |name: &str| {
         name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -405,7 +409,7 @@ fn is_below(name: &str, path: &str) -> bool {
     if is_at(name) {
         return true;
     }
-    // A name that begins with a dot is a member of an unknown object, and so not of a module.
+    // A name that begins with a dot belongs to an unknown object and not to a module, so skip it.
     let is_held = HELD.contains(&top(path)) && !name.starts_with('.');
     is_held
         && name.match_indices('.').any(|(dot, _)| {
@@ -429,7 +433,7 @@ mod tests {
     use super::*;
     use crate::safety;
 
-    /// The measures of a deterministic run. Each of them may be missing.
+    /// Returns the measures of a deterministic run. Each parameter enables one measure.
     fn measures(fixes_addresses: bool, has_clock: bool, has_own_tree: bool) -> Determinism {
         let clock = has_clock.then_some(crate::config::RUN_START);
         Determinism { fixes_addresses, clock, has_own_tree }
@@ -441,8 +445,8 @@ mod tests {
         as_texts(&Differences::of(Some(names), source).before_run(determinism)).join(" ")
     }
 
-    /// Scripts. For each script, the reasons why runs may differ, and the reasons in a deterministic run with every
-    /// measure.
+    /// Test cases: a script, the reasons why its runs may differ, and the reasons that remain in a deterministic run
+    /// with all measures.
     const CASES: &[(&str, &str, &str)] = &[
         ("import math\nprint(math.pi, {'a', 'b'}, hash('a'))", "", ""),
         ("from decimal import *\nprint(Decimal(2).sqrt())", "", ""),

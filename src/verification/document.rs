@@ -1,7 +1,7 @@
 //! Builds the Verification Context v1.0 document of a run, its `proof_ref` and its digest.
 //!
-//! The documents of two runs of one script by the same route are the same, as long as the result of the script cannot
-//! differ. So a document contains no time, no address and no random number.
+//! Two runs of a script with the same settings have equal documents, unless the script's result can differ between
+//! runs. Therefore a document contains no time, no address and no random number.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ const STATEMENT_BYTES_MAX: usize = 16 * 1024;
 /// The formal statement of a call without a script.
 const NO_SCRIPT: &str = "no script";
 
-/// The way in which outcomes other than success are treated (section 3.2 of the specification).
+/// The treatment of outcomes other than success (section 3.2 of the specification).
 const OUTCOME_TREATMENT: &str = "A timeout, an error, a result that can differ between runs, and a \
                                  check that was not executed or cannot fail are never VERIFIED.";
 
-/// The interpreter and the packages of a run, as far as they are known.
+/// The interpreter and the packages of a run. Both may be unknown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Circumstances {
     surroundings: Option<Arc<Surroundings>>,
@@ -96,7 +96,7 @@ pub(crate) fn verdict_on_run(
 /// The identity of a script, for a document about a script without a known run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Subject {
-    /// The digest of the script; `None` if the call had no valid script.
+    /// The digest of the script. `None` if the call had no valid script.
     script: Option<String>,
     /// The model, if the client names it.
     model: Option<String>,
@@ -112,8 +112,8 @@ impl Subject {
     }
 }
 
-/// Returns the verdict on a script without a known run. The outcome is [`Conclusion::Blocked`] if the script was refused or
-/// could not be run, and [`Conclusion::Inconclusive`] if it may have run in part.
+/// Returns the verdict on a script without a known run. The outcome is [`Conclusion::Blocked`] if the script was
+/// refused or could not be run, and [`Conclusion::Inconclusive`] if it may have run in part.
 pub(crate) fn verdict_without_run(outcome: Conclusion, subject: &Subject) -> Verdict {
     let Subject { script, model } = subject.clone();
     let parts = Parts {
@@ -127,7 +127,7 @@ pub(crate) fn verdict_without_run(outcome: Conclusion, subject: &Subject) -> Ver
     verdict(outcome, Vec::new(), parts)
 }
 
-/// A run of tests whose verdict is asked for.
+/// A run of tests, for [`verdict_on_tests`].
 #[derive(Debug)]
 pub(crate) struct TestRun {
     pub(crate) outcome: Conclusion,
@@ -147,7 +147,6 @@ pub(crate) struct TestRun {
     pub(crate) evidence: Map<String, Value>,
 }
 
-/// A test that ran.
 #[derive(Debug)]
 pub(crate) struct TestResult {
     pub(crate) id: String,
@@ -198,7 +197,7 @@ fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, mut parts: Parts) 
     ]);
     let mut document = document(outcome, parts);
     let document_digest = digest(canonical(&mut document));
-    // The digest is about everything but the formalization.
+    // Add the formalization after the digest, because the digest does not cover it.
     if let Some(object) = document.get_mut("object").and_then(Value::as_object_mut) {
         object.insert("formalization".to_owned(), formalization);
     }
@@ -224,7 +223,7 @@ fn document(outcome: Conclusion, parts: Parts) -> Value {
         ("evidence", Some(object([("evidence", Some(evidence))]))),
         ("decision", Some(json!({ "admission": admission }))),
     ]);
-    // The bound payload has everything but the commitment itself.
+    // The bound payload contains all fields of the context except the commitment itself (`proof_ref`).
     let mut payload =
         object([("formal_statement", Some(Value::String(statement))), ("context", Some(context))]);
     let proof_ref = (outcome == Conclusion::Verified).then(|| digest(canonical(&mut payload)));
@@ -251,7 +250,7 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
         .into()
 }
 
-/// The executed checks, one on each line, and the number of those beyond the limits.
+/// The executed checks, one on each line, and the number of checks that exceed the limits.
 struct Statement {
     lines: String,
     omitted: usize,
@@ -275,7 +274,7 @@ fn statement(reports: &[CheckReport]) -> Statement {
 }
 
 impl Statement {
-    /// Returns the statement. `subject` identifies the script or the tests; it is used if checks are missing.
+    /// Returns the statement. If checks are missing, the statement names the script or the tests with `subject`.
     fn text(self, subject: impl Fn() -> String) -> String {
         let Self { mut lines, omitted } = self;
         if omitted > 0 {
@@ -340,7 +339,7 @@ fn evidence(
     reports: &[CheckReport],
 ) -> Value {
     let checks = reports.iter().take(CHECKS_MAX).map(|report| {
-        // The values that a check has compared can differ between runs, so they are not evidence.
+        // Omit the compared values, because they can differ between runs.
         let CheckReport { line, text: _, state, vacuous, times, compared: _ } = report;
         json!({ "line": line, "state": state, "vacuous": vacuous, "times": times })
     });
@@ -364,7 +363,7 @@ fn evidence(
     ])
 }
 
-/// Returns whether a reason is known why the output of a script may differ between runs.
+/// Returns whether the output of a script may differ between runs for a known reason.
 fn may_differ(
     names: Option<&ScriptNames>,
     source: &str,
@@ -385,11 +384,11 @@ fn digest(bytes: impl AsRef<[u8]>) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
-/// Returns the canonical bytes of a value (RFC 8785). `serde_json` escapes strings as the RFC does. All names of members
-/// are ASCII, so the order by bytes is the order by UTF-16 code units. All numbers are integers below 2^53, which have
-/// the same form in ECMAScript.
+/// Returns the canonical JSON of a value (RFC 8785). `serde_json` escapes strings as the RFC does. All member names
+/// are ASCII, so their order by bytes equals their order by UTF-16 code units. All numbers are integers below 2^53,
+/// which ECMAScript writes in the same form.
 fn canonical(value: &mut Value) -> String {
-    // Another crate may enable the feature of `serde_json` that preserves the order of members.
+    // Sort the members, because another crate may enable the feature of `serde_json` that preserves their order.
     value.sort_all_objects();
     value.to_string()
 }

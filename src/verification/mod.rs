@@ -9,8 +9,8 @@
 //! | `sources` | finds calls that make the result differ between runs |
 //! | `differences` | finds all reasons why two runs may differ, for receipts |
 //!
-//! A verdict never decides whether a script may run. A script reports the counts of its own checks, so it can forge
-//! them, as it can forge its checks. It cannot change the static analysis.
+//! A verdict never decides whether a script may run. A script's own process reports the counts of its checks, so the
+//! script can forge the counts. It cannot change the static analysis.
 
 mod conclusion;
 pub(crate) mod differences;

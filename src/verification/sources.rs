@@ -3,9 +3,9 @@
 use super::differences::Pinned;
 use crate::executor::Determinism;
 
-/// Calls that return another value in each run. Names in a list are separated by spaces.
+/// Functions that return different values in each run. Names in a list are separated by spaces.
 struct Source {
-    /// The qualified names of the functions. A name that ends with a dot stands for all members.
+    /// The qualified names of the functions. A name that ends with a dot stands for all members of a module.
     calls: &'static str,
     /// Functions and keywords that make the calls return the same values in each run.
     unless: &'static str,
@@ -15,8 +15,8 @@ struct Source {
     why: &'static str,
 }
 
-/// The sources. Imports alone, `time.perf_counter` and `time.monotonic` do not count, because scripts use them to
-/// measure how long something takes.
+/// All sources. An import alone does not count. `time.perf_counter` and `time.monotonic` do not count either, because
+/// scripts use them to measure durations.
 #[rustfmt::skip]
 const SOURCES: [Source; 7] = [
     Source {
@@ -62,8 +62,8 @@ const SOURCES: [Source; 7] = [
     },
 ];
 
-/// Returns whether a script calls a function with results that differ between runs. `uses` are the names that the script
-/// uses ([`Analysis::uses`](crate::safety::Analysis::uses)).
+/// Returns whether a script calls a function with results that differ between runs. `uses` are the names that the
+/// script uses ([`Analysis::uses`](crate::safety::Analysis::uses)).
 pub(super) fn differ(uses: &[String], determinism: Option<Determinism>) -> bool {
     let is_used = |call: &str| {
         uses.iter()

@@ -47,10 +47,10 @@ fn the_first_rule_that_applies_decides() {
     for (code, exit_code, counts, expected) in [
         (one, 0, &[[1, 0, 0]][..], Conclusion::Verified),
         (one, 1, &[[0, 1, 0]], Conclusion::Refuted),
-        // The script fails for another reason.
+        // The check holds, but the script fails for another reason.
         (one, 1, &[[1, 0, 0]], Conclusion::Inconclusive),
         (one, 0, &[[0, 0, 0]], Conclusion::NothingChecked),
-        // Counts that were not sent, or do not fit to the checks.
+        // The counts were not sent, or do not match the checks.
         (one, 0, &[], Conclusion::NothingChecked),
         (one, -9, &[[1, 0, 0]], Conclusion::Inconclusive),
         ("print(1)", 0, &[], Conclusion::NothingChecked),
@@ -62,9 +62,9 @@ fn the_first_rule_that_applies_decides() {
         ("import time\nassert time.time() > 0.5", 0, &[[1, 0, 0]], Conclusion::Inconclusive),
         ("import sys\nsys.exit(len('a') - 1)", 0, &[[1, 0, 0]], Conclusion::Verified),
         ("import sys\nsys.exit(len('a'))", 1, &[[0, 1, 0]], Conclusion::Refuted),
-        // The status is not 0, and the operating system cuts it to 0.
+        // The argument of `sys.exit` is not 0, but the operating system truncates the exit code to 0.
         ("import sys\nsys.exit(256 * len('a'))", 0, &[[0, 1, 0]], Conclusion::Vacuous),
-        // The status is 0, and the script fails for another reason.
+        // The argument of `sys.exit` is 0, but the script fails for another reason.
         ("import sys\nsys.exit(len('a') - 1)", 1, &[[1, 0, 0]], Conclusion::Inconclusive),
         (
             "xs = [x for x in '' if x]\nassert all(x > 'a' for x in xs)",

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::executor::Package;
 
-/// A package that gives the statements of the scripts that import it their meaning.
+/// A package that defines the meaning of the statements in scripts that import it.
 struct Theory {
-    /// The module that scripts import. For a name that ends with `_`, all modules that start with it.
+    /// The module that scripts import. A name that ends with `_` stands for all modules with this prefix.
     module: &'static str,
     /// The name of the distribution. Empty for modules that end with `_`.
     distribution: &'static str,
@@ -30,7 +30,7 @@ const THEORIES: [Theory; 9] = [
     Theory { module: "qwed_", distribution: "", label: "QWED guards", name: "" },
 ];
 
-/// Modules with another name than their distribution.
+/// Modules whose name differs from the name of their distribution.
 const DISTRIBUTIONS: [(&str, &str); 8] = [
     ("z3", "z3-solver"),
     ("PIL", "pillow"),
@@ -42,8 +42,8 @@ const DISTRIBUTIONS: [(&str, &str); 8] = [
     ("mpl_toolkits", "matplotlib"),
 ];
 
-/// Returns the label of the theory in which a script's statements are to be read. `imports` are the qualified names
-/// that the script imports.
+/// Returns the label of the theory that defines the meaning of a script's statements. `imports` are the qualified
+/// names that the script imports.
 pub(super) fn theory(imports: &[String], packages: &[Package], source: &str) -> String {
     let modules = top_modules(imports);
     let mut labels = BTreeSet::new();
@@ -68,8 +68,8 @@ pub(super) fn theory(imports: &[String], packages: &[Package], source: &str) -> 
     label.to_owned()
 }
 
-/// Returns the distributions of the packages that a script imports, as `NAME==VERSION`, sorted. Packages that are not
-/// installed and modules of the standard library are left out.
+/// Returns the distributions of the packages that a script imports, as `NAME==VERSION`, sorted. Omits packages that
+/// are not installed and modules of the standard library.
 pub(super) fn dependencies(imports: &[String], packages: &[Package]) -> Vec<String> {
     let distributions = top_modules(imports).into_iter().map(|module| {
         let renamed = DISTRIBUTIONS.iter().find(|(known, _)| *known == module);
@@ -92,7 +92,8 @@ fn version<'a>(packages: &'a [Package], distribution: &str) -> Option<&'a str> {
     packages.iter().find(|package| is_it(&package.name)).map(|package| &*package.version)
 }
 
-/// Returns the first three numbers of a version. Z3 leaves the fourth number of its distribution out of its own version.
+/// Returns the first three numbers of a version. Z3's own version omits the fourth number of the distribution's
+/// version.
 fn three_parts(version: &str) -> &str {
     let end = version.match_indices('.').nth(2).map_or(version.len(), |(end, _)| end);
     version.get(..end).unwrap_or(version)
@@ -105,8 +106,8 @@ fn with_version(label: &str, name: &str, version: Option<&str>) -> String {
     }
 }
 
-/// Returns whether a source may compute with floating-point numbers: it has a literal with a decimal point or an
-/// exponent, a true division, or the name `float`. May also return true because of a comment or a string.
+/// Returns whether a script may compute with floating-point numbers. Searches the source for literals with a decimal
+/// point or an exponent, true divisions, and the name `float`. A comment or a string can also match.
 fn has_floats(source: &str) -> bool {
     let bytes = source.as_bytes();
     let at = |index: usize| bytes.get(index).copied().unwrap_or_default();

@@ -1,7 +1,7 @@
 """Verifies scripts from Python: `Verifier`, and `AsyncVerifier` for asyncio.
 
-Scripts run in the sandbox of the program `qwed-mcp`. Each verifier uses one process of this program. `qwed_mcp.client.ray`
-verifies scripts on the nodes of a Ray cluster.
+Scripts run in the sandbox of the program `qwed-mcp`. Each verifier uses one process of this program.
+`qwed_mcp.client.ray` verifies scripts on the nodes of a Ray cluster.
 """
 
 from ._errors import ClosedError, InfraError, StartError, VerifierError

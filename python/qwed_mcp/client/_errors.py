@@ -10,8 +10,8 @@ class StartError(VerifierError):
 
 
 class ClosedError(VerifierError):
-    """The verifier was closed before the answer arrived, or before the call."""
+    """The verifier was closed before the call, or before the answer arrived."""
 
 
 class InfraError(VerifierError):
-    """A script was not judged. Nothing is known about whether it is correct."""
+    """A script was not judged. It is unknown whether the script is correct."""

@@ -18,7 +18,7 @@ PRIVATE_BYTES_MAX = 256 * 1024 * 1024
 
 
 class _Texts(pickle.Unpickler):
-    """Reads only objects that need no import, so no code of the pickle runs."""
+    """An unpickler that accepts only objects that need no import, so no code of the pickle runs."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is not a text")
@@ -32,15 +32,16 @@ def tests_of(
     `record` is an object, or its JSON:
 
     - verl, APPS, TACO: `{"inputs": […], "outputs": […]}`, with `fn_name` for tests by call. If each output of a function
-      is a list with one item, the item is the expected value, as in APPS;
-    - LiveCodeBench: a row with `public_test_cases`, `private_test_cases` and `metadata`, or its `input_output`;
-    - SandboxFusion: `{"test": […]}` or a list of `{"input": {"stdin": …}, "output": {"stdout": …}}`;
-    - verifiers: `{"test_cases": […]}` or a list of `{"type": "stdin_stdout" | "function_call", "fn_name", "input", "output"}`.
+      is a list with one item, the item is the expected value, as in APPS.
+    - LiveCodeBench: a row with `public_test_cases`, `private_test_cases` and `metadata`, or its `input_output`.
+    - SandboxFusion: `{"test": […]}` or a list of `{"input": {"stdin": …}, "output": {"stdout": …}}`.
+    - verifiers: `{"test_cases": […]}` or a list of objects with `type` (`stdin_stdout` or `function_call`), `fn_name`,
+      `input` and `output`.
 
-    If `code` defines the class `Solution` with the function, the function is called as its method. `public_only` accepts a
-    row of LiveCodeBench without private tests; models often see the public ones.
+    If `code` defines the class `Solution` with the function, the tests call the function as a method of `Solution`.
+    `public_only` accepts a row of LiveCodeBench without private tests. Models have often seen the public tests.
 
-    Raises ValueError if the format is unknown, if a test is not complete, or if there is none.
+    Raises ValueError if the format is unknown, if a test is incomplete, or if the record has no tests.
     """
     try:
         tests = _tests(record, code, public_only)
@@ -132,7 +133,7 @@ def _test(name: Optional[str], input: Any, output: Any, code: str) -> Test:
         return {"stdin": _text(input), "stdout": _text(output)}
     if not isinstance(name, str) or not all(map(_is_name, name.split("."))):
         raise ValueError(f"{name!r} is not the name of a function")
-    # Texts have one argument of JSON in each line. Other inputs are lists of arguments.
+    # A text input has one JSON argument on each line. Other inputs are lists of arguments.
     if isinstance(input, str):
         arguments = [json.loads(line) for line in input.split("\n") if line.strip()]
     elif isinstance(input, (list, tuple)):
@@ -151,7 +152,7 @@ def _is_name(text: str) -> bool:
 
 
 def _is_method(name: str, code: str) -> bool:
-    """Returns whether a function is a method of the class `Solution`. A function of the module comes first."""
+    """Returns whether `name` is a method of the class `Solution`. False if the module defines a function `name`."""
     try:
         module = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -162,7 +163,7 @@ def _is_method(name: str, code: str) -> bool:
 
 
 def _require_plain(value: Any) -> None:
-    """Requires a value whose `repr` is a literal of Python and which JSON can have."""
+    """Raises ValueError unless JSON can represent the value and its `repr` is a Python literal."""
     if isinstance(value, (list, tuple)):
         for item in value:
             _require_plain(item)
@@ -186,7 +187,7 @@ def _list(written: Any, name: str) -> List[Any]:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    # The lines of a text.
+    # A list contains the lines of a text.
     if isinstance(value, (list, tuple)) and value:
         return "\n".join(map(str, value))
     raise ValueError(f"the input or output of a test is a text, not {value!r:.50}")

@@ -1,7 +1,7 @@
 """A process of `qwed-mcp run --batch -` that threads share. Restarts the process after a failure, and retries lines.
 
-One thread writes lines, another reads answers. Both refer to this object and not to the verifier, so the process of a
-verifier ends when the verifier is garbage-collected.
+One thread writes lines, and another thread reads answers. The threads refer to `BatchProcess` and not to the verifier,
+so the process of a verifier ends when the verifier is garbage-collected.
 """
 
 import atexit
@@ -23,16 +23,16 @@ from ._script import Request
 
 # If no answer arrives for this time after the timeouts of all lines, the process counts as stuck.
 SILENCE_SECONDS_MAX = 60.0
-# The time that a process has to end after SIGTERM, before it is killed.
+# The time between SIGTERM and SIGKILL for a process that must end.
 ENDING_SECONDS_MAX = 5.0
 # The interval at which the reader checks these timeouts.
 TICK_SECONDS = 1.0
-# The maximum number of attempts for a line. A script that kills its process does not kill a third one.
+# The maximum number of attempts for a line, so that a script that kills its process kills at most two processes.
 ATTEMPTS_MAX = 2
-# The size of the end of the process's standard error that is kept for messages.
+# The maximum size of the stored end of the process's standard error. Messages contain it.
 STDERR_BYTES_MAX = 8 * 1024
 READ_BYTES = 1 << 16
-# The exit code of the program if its arguments or the machine cannot be used.
+# The exit code of the program if its arguments are invalid, or if it cannot run on this machine.
 UNUSABLE = 2
 
 
@@ -51,7 +51,7 @@ class _Line:
         self.future: "Future[Result]" = Future()
 
     def answer(self, result: Result) -> None:
-        # The result is False if the caller has cancelled.
+        # This returns False if the caller has cancelled.
         if self.future.set_running_or_notify_cancel():
             self.future.set_result(named(result, self.id, self.meta))
 
@@ -73,7 +73,7 @@ class _Run:
         self.stdout = process.stdout.fileno()
         self.stderr = process.stderr.fileno()
         self.said = b""
-        # Lines have no ids, so the program uses their numbers and need not remember ids.
+        # The numbers of the lines. Requests have no ids, so answers contain these numbers.
         self.lines = itertools.count(1)
         self.has_ended = False
         self.has_answered = False
@@ -83,7 +83,7 @@ class _Run:
         self.threads: List[threading.Thread] = []
 
     def tell_to_end(self) -> None:
-        """Sends SIGTERM to the process. Takes no lock, so the garbage collector may call it at any point."""
+        """Sends SIGTERM to the process. Takes no lock, so the garbage collector may call this method at any point."""
         if self.told_to_end is None:
             self.told_to_end = time.monotonic()
             self.process.terminate()
@@ -95,14 +95,14 @@ class _Run:
 
 
 class BatchProcess:
-    """The process. A line starts it, also after it has died."""
+    """The process. Submitting a line starts the process if it is not running."""
 
     def __init__(self, command: List[str], environment: Optional[Mapping[str, str]], workers: int, timeout: float) -> None:
         self._command = command
         self._environment = environment
         self._timeout = timeout
         self._workers = workers
-        # Enough lines that workers never wait, and few enough that not many lines are lost with a process.
+        # The maximum number of lines in flight. It keeps all workers busy, and limits the lines that a crash loses.
         self._sent_max = max(64, 8 * workers)
         self._numbers = itertools.count(1)
         self._is_closed = False
@@ -153,7 +153,7 @@ class BatchProcess:
                     thread.join()
 
     def abandon(self) -> None:
-        """Ends the process without waiting, after the verifier was garbage-collected."""
+        """Ends the process without waiting. Called after the verifier was garbage-collected."""
         self._is_closed = True
         run = self._run
         if run is not None:
@@ -168,13 +168,13 @@ class BatchProcess:
         self._changed.release()
 
     def forget(self) -> None:
-        """Drops the process and its lines in a forked child. They belong to the parent, as do the threads."""
+        """Drops the process and its lines in a forked child, because they belong to the parent."""
         run = self._run
         self._begin()
         if run is not None:
-            # Close the pipes, because otherwise the process would not notice the end of the parent.
+            # Close the pipes. Otherwise the process would not notice the end of the parent.
             run.close()
-            # The process is not a child of this process, so this process cannot wait for it.
+            # Set a return code, because only the parent can wait for the process.
             run.process.returncode = 0
 
     def _take_all(self) -> List[_Line]:
@@ -185,7 +185,7 @@ class BatchProcess:
 
     def _start(self) -> None:
         try:
-            # In a new session, because Ctrl-C is meant for this process, which may continue while threads wait for answers.
+            # Use a new session, so that Ctrl-C does not end the program while threads wait for answers.
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -238,7 +238,7 @@ class BatchProcess:
         while is_open:
             ready = poll.poll(TICK_SECONDS * 1000)
             if not ready:
-                # A descendant may still hold the pipes.
+                # Check the process too, because a descendant may still have the pipes open.
                 if run.process.poll() is not None:
                     break
             if not ready or run.told_to_end is not None:
@@ -263,7 +263,7 @@ class BatchProcess:
         """Delivers an answer to its caller. Returns False if the text is not a valid answer."""
         try:
             answer = json.loads(text)
-            # For a line that the program could not read, the answer has only the number of the line.
+            # If the program could not parse a line, the answer has no id but only the number of the line.
             key = str(answer["line"]) if answer["id"] is None else answer["id"]
             with self._changed:
                 line = self._sent.get(key)
@@ -271,12 +271,12 @@ class BatchProcess:
                 run.has_answered = True
                 run.last_sign = time.monotonic()
                 if result.status == "cancelled":
-                    # Another process or thread ends the program. Its lines are handled after its end.
+                    # The program is ending. `_after` handles its lines.
                     return True
                 self._sent.pop(key, None)
                 self._changed.notify_all()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # It is unknown which line this answer belongs to, and so which lines are still open.
+            # Kill the process, because it is unknown to which line this answer belongs.
             run.said += f"\n{self._command[0]} sent an invalid answer ({error!r})".encode()
             run.process.kill()
             return False
@@ -322,8 +322,7 @@ class BatchProcess:
                 error = ClosedError("the verifier was closed before the answer arrived")
             elif code == UNUSABLE or (code > 0 and not run.has_answered):
                 error = StartError(reason)
-            # The program begins lines in order, one for each worker. The other lines had not begun, so they did not end
-            # the program.
+            # Only the first lines lose an attempt. The program begins lines in order, one for each worker.
             for line in sent[: self._workers]:
                 line.lost += 1
             again = [line for line in sent if error is None and line.lost < ATTEMPTS_MAX and not line.future.cancelled()]
@@ -349,7 +348,7 @@ class BatchProcess:
             while read := os.read(run.stderr, READ_BYTES):
                 run.said = (run.said + read)[-STDERR_BYTES_MAX:]
         except OSError:
-            # A descendant still holds the pipe, and has written nothing more.
+            # A descendant still has the pipe open, but has written nothing more.
             pass
 
     def _reason(self, run: _Run, code: int) -> str:

@@ -1,4 +1,4 @@
-"""The script in a model's reply."""
+"""Finds the script in a model's reply."""
 
 import re
 from typing import List, Optional
@@ -9,9 +9,9 @@ _LANGUAGES = frozenset({"", "python", "python3", "py"})
 
 
 def last_code_block(reply: str) -> Optional[str]:
-    """Returns the last fenced block in a reply that is Python or has no language. None if there is none.
+    """Returns the last fenced block in a reply that is Python or has no language. None if no such block exists.
 
-    A block without an end is ignored, because the reply and its script were truncated.
+    Ignores a block without a closing fence, because its script was truncated.
     """
     found: Optional[str] = None
     fence, is_python = "", False

@@ -11,7 +11,7 @@ NO_VERDICT = frozenset({"infra_error", "cancelled", "invalid"})
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason why the analysis blocks a script. With `analysis="report"`, it would block it."""
+    """A finding of the analysis. It blocks the script, unless `analysis="report"` is set."""
 
     rule: Optional[str]
     line: Optional[int]
@@ -22,7 +22,7 @@ class Finding:
 class TestResult:
     """The result of one test of a script.
 
-    `got` is the text of the value of a call, if it is not the expected value. `error` is the reason why a call has no
+    `got` is the text of a call's value, if the value is not the expected value. `error` is the reason why a call has no
     value. `fields` has all fields of the program's answer.
     """
 
@@ -37,18 +37,18 @@ class TestResult:
 class Result:
     """The result of a script.
 
-    `status` is `ok`, `failed`, `timeout`, `output_cap`, `memory`, `blocked`, `cancelled`, `infra_error` or `invalid`. `passed`
-    is None if nothing was expected of the script, or if the script was not judged. Drop a sample that was not judged, and
-    never score it as wrong. `judged` is `isolated` if the expected result was out of the script's reach. `stdout` and `stderr` have no
-    white space at the end. `attempt` is above 1 if the script ran again after a failure of the machine. `message` is the
-    reason if there is no verdict.
+    `status` is `ok`, `failed`, `timeout`, `output_cap`, `memory`, `blocked`, `cancelled`, `infra_error` or `invalid`.
+    `passed` is None if the script had no expected result, or if the script was not judged. Drop a sample that was not
+    judged, and never score it as wrong. `judged` is `isolated` if the script could not read the expected result.
+    `stdout` and `stderr` have no white space at the end. `attempt` is above 1 if the script ran again after a failure
+    of the machine. `message` is the reason if the script has no verdict.
     """
 
     id: str
     status: str
     passed: Optional[bool]
     judged: Optional[str] = None
-    # Whether `require_judge` required more than `judged`, so that `passed` is None.
+    # Whether `passed` is None because `require_judge` requires a better value of `judged`.
     incomplete: bool = False
     exit_code: Optional[int] = None
     # Whether the script reports that it ran to its last statement. A script can forge this.
@@ -69,17 +69,19 @@ class Result:
     analysis: Optional[str] = None
     attempt: int = 1
     message: str = ""
-    # The value that the script has assigned to `result`: JSON, with integers of any size. None if there is none.
+    # The value of the script's variable `result`: JSON, with integers of any size. None if the script has no such
+    # value.
     result: Any = None
-    # The reason why the value is missing. Empty if the script has assigned none, or if `result` has it.
+    # The reason why `result` does not contain the variable's value. Empty if it does, or if the script did not assign
+    # it.
     result_omitted: str = ""
-    # The server's verdict on the last run: `outcome`, `checks`, `document_digest` and `document`. Empty if nothing ran.
+    # The server's verdict on the last run: `outcome`, `checks`, `document_digest` and `document`. Empty without a run.
     verification: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     meta: Any = field(default=None, compare=False)
 
     @property
     def outcome(self) -> Optional[str]:
-        """Returns what the run verified: `verified`, `refuted`, `nothing_checked`, `vacuous` or `inconclusive`.
+        """Returns the outcome of the run: `verified`, `refuted`, `nothing_checked`, `vacuous` or `inconclusive`.
 
         Returns None if nothing ran. A script can pass without a check, so `passed` can be true for any outcome except
         `refuted`.
@@ -87,13 +89,13 @@ class Result:
         return self.verification.get("outcome")
 
     def has_no_verdict(self) -> bool:
-        """Returns whether the script was not judged, so that nothing is known about it."""
+        """Returns whether the script was not judged."""
         return self.status in NO_VERDICT or self.incomplete
 
     def verdict(self) -> bool:
         """Returns whether the script passed.
 
-        Raises InfraError if the script was not judged, and ValueError if nothing was expected of it.
+        Raises InfraError if the script was not judged, and ValueError if it had no expected result.
         """
         if self.has_no_verdict():
             reason = "incomplete" if self.incomplete else f"{self.status}: {self.message}"
@@ -127,7 +129,7 @@ def value_of(json: Any) -> Any:
 def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
     """Converts an answer of the program to a result.
 
-    Raises KeyError, TypeError or ValueError if it is not a valid answer.
+    Raises KeyError, TypeError or ValueError if the answer is not valid.
     """
     status = str(answer["status"])
     passed = answer.get("passed")

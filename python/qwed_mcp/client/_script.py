@@ -13,8 +13,8 @@ LINE_BYTES_MAX = 96 * 1024 * 1024
 class Test(TypedDict, total=False):
     """A test of a script: either its standard input and its expected output, or a call and its expected value.
 
-    `call` is an expression that is evaluated after the script. `value` is the expected value, of the types of JSON: a list
-    stands for a list or a tuple. `check` is `equal` (the default), `isclose`, `set` or `unordered`.
+    `call` is an expression that is evaluated after the script. `value` is the expected value, of a JSON type. A list in
+    `value` stands for a list or a tuple. `check` is `equal` (the default), `isclose`, `set` or `unordered`.
     """
 
     stdin: str
@@ -30,7 +30,7 @@ class Expect(TypedDict, total=False):
     stdout: str
 
 
-# The content of an input: a string, bytes, or `{"json": value}` for a value that the script gets as such.
+# The content of an input: a string, bytes, or `{"json": value}`. The script gets a JSON value as a Python object.
 Input = Union[str, bytes, Mapping[str, Any]]
 
 
@@ -38,11 +38,13 @@ Input = Union[str, bytes, Mapping[str, Any]]
 class Script:
     """A script, and the criteria by which it is judged.
 
-    `expect` is the expected output, as a string or as `{"stdout": …}`. `tests` are tests of the same script:
-    `{"stdin": …, "stdout": …}`, a pair of these strings, or `{"call": …, "value": …, "check": …}`. Each test is a separate run. Without `expect` and `tests`,
-    nothing is judged, and `passed` of the result is None. The result has the same `id` and `meta`. `meta` may be any object, and never
-    leaves this process. `timeout` is in seconds, `memory_mb` in MiB. `inputs` are files that the script may read in each run, by
-    plain names: `{"orders.csv": "a,b\\n1,2\\n"}`. The script reads them as `open("orders.csv")` or `inputs["orders.csv"]`.
+    `expect` is the expected output, as a string or as `{"stdout": …}`. `tests` are tests of the same script: `{"stdin":
+    …, "stdout": …}`, a pair of these strings, or `{"call": …, "value": …, "check": …}`. Each test is a separate run.
+    Without `expect` and `tests`, nothing is judged, and `passed` of the result is None.
+
+    The result has the same `id` and `meta`. `meta` may be any object, and never leaves this process. `timeout` is in
+    seconds, `memory_mb` in MiB. `inputs` are files that the script may read in each run, by plain names:
+    `{"orders.csv": "a,b\\n1,2\\n"}`. The script reads them as `open("orders.csv")` or `inputs["orders.csv"]`.
     """
 
     code: str
@@ -79,7 +81,7 @@ class Request:
     """The line that requests a script."""
 
     line: bytes
-    # The timeout of one run in seconds, if the line sets one, and the number of runs.
+    # The timeout of one run in seconds. None if the line sets no timeout. `runs` is the number of runs.
     timeout: Optional[float]
     runs: int
 
@@ -87,7 +89,7 @@ class Request:
 def request_of(script: Script) -> Request:
     """Returns the line that requests a script.
 
-    Raises ValueError if the program could not read the line, and TypeError if a field has the wrong type.
+    Raises ValueError if the program would reject the line, and TypeError if a field has the wrong type.
     """
     _check_text("code", script.code)
     fields: Dict[str, Any] = {"code": script.code}
@@ -172,9 +174,9 @@ def _test(number: int, test: object) -> Dict[str, Any]:
 
 
 def _json(name: str, value: object) -> object:
-    """Returns a value that is sent as JSON.
+    """Returns the value unchanged, if it can be sent as JSON.
 
-    Raises ValueError if JSON has no such number or text, and TypeError if it has no such type.
+    Raises ValueError if JSON cannot represent a number or text, and TypeError if JSON cannot represent a type.
     """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")

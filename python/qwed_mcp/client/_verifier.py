@@ -17,7 +17,7 @@ from ._script import Expect, Input, Script, ScriptLike, Test, _seconds, _whole, 
 
 # The program's default timeout.
 DEFAULT_SECONDS = 30.0
-# The default for the scripts in flight for each worker in `map`. A slow script then leaves no other worker idle.
+# The default maximum of scripts in flight in `map` for each worker. A slow script then leaves no other worker idle.
 LINES_PER_WORKER = 8
 
 
@@ -39,14 +39,17 @@ class _Settings:
     ) -> None:
         """Stores the settings. Starts no process.
 
-        `workers` is the number of simultaneous scripts; the default is the number of processors that this process may
-        use. `timeout` (seconds) and `memory_mb` (MiB) apply to each run of a script that sets none itself.
-        `analysis="report"` is for pipelines that rely on the kernel's sandbox alone: findings are reported, but do not
-        block a script. `allow_readable_answers` also runs scripts that can read files with the expected answers.
-        `unsafe_rewards` also runs scripts without a sandbox that protects files and processes, so that they can read the
-        expected answers. With `require_judge="isolated"`, a script passes only if it was judged outside of its sandbox.
-        `binary` is the path of the program; the default is the program of this package. `environment` replaces
-        this process's environment variables.
+        - `workers`: the number of simultaneous scripts. The default is the number of processors that this process may
+          use.
+        - `timeout` (seconds), `memory_mb` (MiB): the limits of each run of a script without limits of its own.
+        - `analysis="report"`: findings of the analysis are reported, but do not block a script. Such scripts rely on
+          the kernel's sandbox alone.
+        - `allow_readable_answers`: also runs scripts that can read files with the expected answers.
+        - `unsafe_rewards`: also runs scripts without a sandbox that protects files and processes. Such scripts can read
+          the expected answers.
+        - `require_judge="isolated"`: a script passes only if it was judged outside of its sandbox.
+        - `binary`: the path of the program. The default is the program of this package.
+        - `environment`: replaces this process's environment variables.
         """
         if analysis not in ("default", "report"):
             raise ValueError(f"analysis is 'default' or 'report', not {analysis!r}")
@@ -83,7 +86,7 @@ class _Settings:
         command = [program, "run", "--batch", "-", *options]
         self._process = BatchProcess(command, environment, self.workers, timeout or DEFAULT_SECONDS)
         self._finalizer = weakref.finalize(self, self._process.abandon)
-        # At the interpreter's exit, `_process` ends its processes and waits for them. This finalizer would not wait.
+        # At the interpreter's exit, the module `_process` ends its processes and waits for them instead.
         self._finalizer.atexit = False
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -101,7 +104,7 @@ class _Settings:
         return self._process.submit(request_of(script), script.id, script.meta)
 
     def _submit_item(self, number: int, item: ScriptLike) -> "Future[Result]":
-        """Returns the future result of an item of `map`. An item that cannot be a line gets the result `invalid`."""
+        """Returns the future result of an item of `map`: `invalid` if the item cannot be sent as a line."""
         script = script_of(item)
         id = str(number) if script.id is None else script.id
         try:
@@ -130,8 +133,8 @@ def _judged(result: Result) -> Result:
 class Verifier(_Settings):
     """Runs scripts in the sandbox and judges them, from any thread.
 
-    The first script starts a process. It runs until `close`, the end of a `with` block, or the end of this process. After
-    a fork, and after unpickling, a verifier starts its own process.
+    The first script starts a process. The process runs until `close`, the end of a `with` block, or the end of this
+    Python process. After a fork, and after unpickling, a verifier starts its own process.
     """
 
     def run(
@@ -149,7 +152,7 @@ class Verifier(_Settings):
     ) -> Result:
         """Runs a script, and returns its result.
 
-        Raises ValueError or TypeError if an argument is not valid, StartError if the program cannot be used, and
+        Raises ValueError or TypeError if an argument is not valid. Raises StartError if the program cannot be used, and
         ClosedError if the verifier is closed.
         """
         script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta, inputs)
@@ -157,17 +160,17 @@ class Verifier(_Settings):
         try:
             return _judged(answer.result())
         finally:
-            # This has an effect only after an interrupt: the result is no longer needed.
+            # Cancel the script if an interrupt ended the wait. Otherwise this has no effect.
             answer.cancel()
 
     def map(
         self, scripts: Iterable[ScriptLike], *, concurrency: Optional[int] = None, ordered: bool = True
     ) -> Iterator[Result]:
-        """Yields the results of scripts, in the order of the scripts or, with `ordered=False`, as they arrive.
+        """Yields the results of scripts, in the order of the scripts. With `ordered=False`, yields them as they arrive.
 
-        Reads the next script only when the caller requests a result and fewer than `concurrency` scripts are in flight, so
-        the iterable may be endless. Each script has exactly one result. A script that cannot be written as a line has the
-        result `invalid`. The default of `id` is the index of the script, from 0.
+        Reads the next script only when the caller requests a result and fewer than `concurrency` scripts are in flight.
+        The iterable may therefore be endless. Each script has exactly one result. A script that cannot be sent as a
+        line has the result `invalid`. The default of `id` is the index of the script, from 0.
         """
         bound = self._bound(concurrency)
         return self._map_in_order(scripts, bound) if ordered else self._map_as_they_come(scripts, bound)
@@ -281,14 +284,14 @@ class AsyncVerifier(_Settings):
         finally:
             await source.end()
             for answer in answers:
-                # Another result has raised the same error. Without this, asyncio would log an exception that was not retrieved.
+                # Retrieve the exception, which another result has raised already. Otherwise asyncio would log it.
                 if not answer.cancel() and not answer.cancelled():
                     answer.exception()
 
     async def close(self) -> None:
         """Ends the process. Calls that wait for a result raise ClosedError. A second call has no effect."""
         self._finalizer.detach()
-        # `close` waits for the process, which must not block the event loop.
+        # Close in another thread, because the wait for the process must not block the event loop.
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._process.close))
 
     async def __aenter__(self) -> "AsyncVerifier":
@@ -301,7 +304,7 @@ class AsyncVerifier(_Settings):
 
 
 def _done(answers: "Deque[asyncio.Future[Result]]", ordered: bool) -> "Optional[asyncio.Future[Result]]":
-    """Removes and returns the next answer that may be yielded. None if there is none yet."""
+    """Removes and returns the next answer that may be yielded. None if no such answer has arrived."""
     for answer in answers:
         if answer.done():
             answers.remove(answer)
@@ -312,7 +315,7 @@ def _done(answers: "Deque[asyncio.Future[Result]]", ordered: bool) -> "Optional[
 
 
 class _Source:
-    """The scripts of a plain or asynchronous iterable, one at a time."""
+    """Reads the scripts of a plain or asynchronous iterable, one at a time."""
 
     def __init__(self, scripts: Union[Iterable[ScriptLike], AsyncIterable[ScriptLike]], changed: asyncio.Event) -> None:
         self._plain: Optional[Iterator[ScriptLike]] = None

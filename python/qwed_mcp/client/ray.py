@@ -2,8 +2,8 @@
 
     pip install 'qwed-mcp[ray]>=0.3'
 
-Ray decides where scripts run, and detects lost nodes. This module ensures that each script has exactly one result, and that a
-lost node never counts as a failure of a script.
+Ray selects the nodes on which scripts run, and detects lost nodes. This module ensures that each script has exactly one
+result, and that a lost node never counts as a failure of a script.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from ._script import Request, Script, ScriptLike, _whole, request_of, script_of
 from ._verifier import Verifier
 
 try:
-    # Imported by name, because Ray has no type annotations, and type checks of this package must not need Ray.
+    # Import Ray by name, because Ray has no type annotations, and type checks of this package must not need Ray.
     ray: Any = importlib.import_module("ray")
     exceptions: Any = importlib.import_module("ray.exceptions")
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
@@ -30,13 +30,13 @@ except ModuleNotFoundError as _missing:
 
 __all__ = ["Progress", "VerifyBatch", "verify"]
 
-# The number of simultaneous calls of a node. A slow script in one call then leaves no worker idle.
+# The number of simultaneous calls of a node. It is above 1, so that a slow script in one call leaves no worker idle.
 CALLS_PER_NODE = 4
-# The number of scripts in a call. With this many, the overhead of Ray (milliseconds) is negligible.
+# The number of scripts in a call. With this number, the overhead of Ray (milliseconds) is negligible.
 LINES_PER_CALL = 32
-# The time to wait for a node that can run scripts. A cluster may be starting one.
+# The time to wait for a node that can run scripts. The cluster may be starting a node.
 NODELESS_SECONDS_MAX = 60.0
-# After this number of losses in a row without an answer, a node gets no more scripts.
+# A node that was lost this many times without an answer in between gets no more scripts.
 LOSSES_IN_A_ROW_MAX = 3
 # The interval at which new nodes are discovered and the progress is reported.
 TICK_SECONDS = 1.0
@@ -63,13 +63,13 @@ def verify(
 ) -> Iterator[Result]:
     """Yields the results of scripts as they arrive, from all nodes of the cluster that have processors.
 
-    `settings` are the settings of `Verifier`. `workers` applies to each node; the default is all its processors. The iterable
-    is read when nodes have capacity, `lines_per_call` scripts at a time. The default of `id` is the index of the script, from
-    0. Scripts of a lost node run again on another node, with `attempt` 2. If that node is lost too, they are `infra_error`.
-    Nodes that join later are used.
+    `settings` are the settings of `Verifier`. `workers` applies to each node. Its default is the number of the node's
+    processors. When a node has capacity, this function reads `lines_per_call` scripts from the iterable. The default of
+    `id` is the index of the script, from 0. Scripts of a lost node run again on another node, with `attempt` 2. If that
+    node is lost too, the results of the scripts are `infra_error`. Nodes that join later are used.
 
     Raises StartError if no node can run scripts. Raises InfraError if all nodes are lost, no node joins within
-    `nodeless_seconds`, and scripts are left in the iterable. All scripts that were read have their results by then.
+    `nodeless_seconds`, and the iterable has more scripts. All scripts that were read have their results by then.
     """
     _whole("lines_per_call", lines_per_call)
     return _verify(scripts, lines_per_call, progress, nodeless_seconds, settings)
@@ -84,14 +84,14 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Call:
-    """Scripts that are sent to a node together."""
+    """Scripts that are sent to a node together. `lost` is the number of nodes that were lost with these scripts."""
 
     lines: Tuple[_Line, ...]
     lost: int = 0
 
 
 class _Node:
-    """The actor of a node."""
+    """The Ray actor that runs on a node."""
 
     def __init__(self, settings: Dict[str, Any]) -> None:
         self._verifier = Verifier(**settings)
@@ -105,7 +105,7 @@ class _Node:
             answers = [self._verifier._process.submit(request, None, None) for request in requests]
             return [answer.result() for answer in answers]
         except ClosedError:
-            # The caller has stopped. An error would only be logged by Ray.
+            # Return no results, because the caller has stopped. Ray would only log an error.
             return []
 
     def end(self) -> None:
@@ -132,11 +132,11 @@ class _Pool:
         self.again: Deque[_Call] = deque()
         self.given_up: Deque[_Call] = deque()
         self.refused: Optional[BaseException] = None
-        # The time since which no node answers. None if a node answers.
+        # The time at which the last node was lost. None while a node answers.
         self.nodeless_since: Optional[float] = time.monotonic()
 
     def look(self) -> None:
-        """Creates an actor on each new node. Does so at most once per interval."""
+        """Creates an actor on each new node. Searches for new nodes at most once per interval."""
         if time.monotonic() - self._looked < TICK_SECONDS:
             return
         for node in ray.nodes():
@@ -171,7 +171,7 @@ class _Pool:
         place.calls[place.actor.verify.remote([line.request for line in call.lines])] = call
 
     def answers(self) -> Iterator[Tuple[_Call, List[Result]]]:
-        """Waits for answers for at most one interval, and yields them. Appends lost calls to `again` and `given_up`."""
+        """Waits for answers for at most one interval, and yields them. Adds lost calls to `again` or `given_up`."""
         owners: Dict[Any, str] = {}
         for id, place in self._places.items():
             owners.update((reference, id) for reference in place.calls)
@@ -201,12 +201,12 @@ class _Pool:
         return place.calls.pop(reference), results
 
     def _drop(self, id: str, error: BaseException) -> None:
-        """Removes a node and all its calls, because it is unknown which of them it has begun."""
+        """Removes a node and all its calls, because it is unknown which calls the node has begun."""
         place = self._places.pop(id)
         cause = getattr(error, "cause", None)
         self._losses[id] = self._losses.get(id, 0) + 1
         if isinstance(cause, (StartError, ValueError, TypeError, OSError)):
-            # The node would refuse again.
+            # Do not use the node again, because it would refuse again.
             self.refused = cause
             self._losses[id] = LOSSES_IN_A_ROW_MAX
         for call in place.calls.values():
@@ -217,7 +217,7 @@ class _Pool:
             self.nodeless_since = time.monotonic()
 
     def is_hopeless(self, seconds: float) -> bool:
-        """Tells whether no node answers, and none is to be expected."""
+        """Returns whether no node answers and waiting longer is useless."""
         if self.nodeless_since is None:
             return False
         if self.refused is not None and not self._places:
@@ -303,7 +303,7 @@ def _verify(
 
 
 def _read(source: "Iterator[Tuple[int, ScriptLike]]", count: int) -> Tuple[Tuple[_Line, ...], List[Result]]:
-    """Reads scripts. Returns the lines for a call, and results for scripts that cannot be lines."""
+    """Reads scripts. Returns the lines for a call, and results for scripts that cannot be sent as lines."""
     lines: List[_Line] = []
     invalid: List[Result] = []
     for number, item in itertools.islice(source, count):
@@ -330,18 +330,19 @@ def _hopeless(pool: _Pool, seconds: float) -> Exception:
 
 # The columns of a batch that are fields of `Script`.
 ASKED = ("code", "stdin", "inputs", "expect", "tests", "timeout", "memory_mb")
-# The columns that are added.
+# The columns that `VerifyBatch` adds.
 ANSWERED = ("status", "passed", "exit_code", "stdout", "stderr", "duration_ms", "attempt", "message")
 
 
 class VerifyBatch:
     """A callable for `ray.data.Dataset.map_batches`, which runs it in a pool of actors.
 
-    A batch has a column `code`, and may have `stdin`, `inputs`, `expect`, `tests`, `timeout` and `memory_mb`. Null means that the value
-    is not set. The result has additional columns `status`, `passed` (null without a verdict, or if nothing was expected), `exit_code`, `stdout`,
-    `stderr`, `duration_ms`, `attempt` and `message`, with `prefix` before their names. `settings` are the settings of
-    `Verifier`. The default of `workers` is the number of processors that Ray assigns to the actor (`num_cpus`). Ray Data
-    repeats the batches of lost actors without notice, so `attempt` counts only the attempts within one actor.
+    A batch has a column `code`, and may have `stdin`, `inputs`, `expect`, `tests`, `timeout` and `memory_mb`. Null
+    means that the value is not set. The result has additional columns `status`, `passed` (null without a verdict, or
+    without an expected result), `exit_code`, `stdout`, `stderr`, `duration_ms`, `attempt` and `message`, with `prefix`
+    before their names. `settings` are the settings of `Verifier`. The default of `workers` is the number of processors
+    that Ray assigns to the actor (`num_cpus`). Ray Data repeats the batches of lost actors without notice, so `attempt`
+    counts only the attempts within one actor.
     """
 
     def __init__(self, *, prefix: str = "", **settings: Any) -> None:

@@ -1,5 +1,5 @@
-"""Tools, executors and sandboxes for agent frameworks, each in the framework's own interface.
+"""Tools, executors and sandboxes for agent frameworks. Each module implements the interface of one framework.
 
-Each module imports its framework, so import only the module that you need. This package changes no verdict: a result that is
-not `verified` is visible to the model, and a fault of the machine raises InfraError or is marked as such.
+Each module imports its framework, so import only the module that you need. This package changes no verdict. The model
+sees if a result is not `verified`. A fault of the machine raises InfraError, or the text for the model describes it.
 """

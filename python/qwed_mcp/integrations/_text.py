@@ -1,4 +1,4 @@
-"""The text about a result that a model reads, and the tool's name and description."""
+"""The text about a result for the model, and the tool's name and description."""
 
 from ..client import InfraError, Result
 
@@ -8,28 +8,28 @@ DESCRIPTION = (
     " each claim against an independently computed value: a script without such a check verifies nothing. Each call is a"
     " new process, without network, files, or the variables of earlier calls."
 )
-# The maximum number of characters of an output. Its beginning and its end remain.
+# The maximum number of characters of an output. The middle of a longer output is omitted.
 OUTPUT_CHARS_MAX = 10_000
 
 
 def text_of(result: Result) -> str:
     """Returns the output, the errors and the verdict.
 
-    Raises InfraError if nothing is known about the script.
+    Raises InfraError if the script was not judged.
     """
     parts = [("STDOUT", result.stdout), ("STDERR", errors_of(result))]
     return "\n\n".join([f"{name}:\n{shortened(text)}" for name, text in parts if text] + [verdict_of(result)])
 
 
 def errors_of(result: Result) -> str:
-    """Returns the standard error of the script, and the reason if it did not run or did not end by itself."""
+    """Returns the standard error of the script. If the script did not run or was ended, adds the reason."""
     return "\n".join(filter(None, [result.stderr, result.message]))
 
 
 def verdict_of(result: Result) -> str:
     """Returns the verdict, and the checks that failed or cannot fail.
 
-    Raises InfraError if nothing is known about the script.
+    Raises InfraError if the script was not judged.
     """
     if result.status == "invalid":
         return "Verdict: none, because the script could not be sent"

@@ -3,9 +3,10 @@
     import qwed_mcp.integrations.inspect_ai  # registers the sandbox
     Task(dataset=…, solver=[use_tools(python()), generate()], sandbox="qwed")
 
-`exec` runs `python3 -` with the script as its input (also as inspect's tool `python` does it), `python3 -c CODE` and
-`python3 FILE`. Other commands and arguments, and another user, folder or environment, raise PermissionError. A sample's files
-are in memory, with plain names. A script may read them, except code, but not change them. A timeout is not retried.
+`exec` runs `python3 -` with the script as its input (also in the form of inspect's tool `python`), `python3 -c CODE`
+and `python3 FILE`. Other commands and arguments, and another user, folder or environment, raise PermissionError. A
+sample's files are in memory, with plain names. A script may read these files, except files with code, but cannot change
+them. A timeout is not retried.
 """
 
 from typing import Any, ClassVar, Literal, overload

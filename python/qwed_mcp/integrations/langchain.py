@@ -2,8 +2,8 @@
 
     agent = create_agent(model, [verification_tool(timeout=10)])
 
-The model reads the output and the verdict. The artifact of the tool message is the `Result`. If the machine could not run the
-script, the call raises InfraError, which ends the agent.
+The model reads the output and the verdict. The artifact of the tool message is the `Result`. If the machine could not
+run the script, the call raises InfraError, which ends the agent.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from ._text import DESCRIPTION, NAME, text_of
 def verification_tool(**settings: Any) -> BaseTool:
     """Returns a tool with one argument, `code`. `settings` are the settings of `Verifier`.
 
-    Synchronous and asynchronous calls use two processes. Each starts at the first call.
+    Synchronous and asynchronous calls use separate processes. Each process starts at its first call.
     """
     verifier, async_verifier = Verifier(**settings), AsyncVerifier(**settings)
 

@@ -2,10 +2,10 @@
 
     litellm.callbacks = [CodeInterpreterInterceptionLogger(sandbox_config=ScriptSandbox(timeout=10))]
 
-litellm's own providers, `e2b` and `opensandbox`, cannot use `POST /run_code`, because they create containers first. This
-sandbox has no container and no state: each script is a new process, also in the same conversation. litellm shows the model the
-standard output, or the value of an error, so both contain the verdict. If the machine could not run the script, InfraError is
-raised, and litellm reports to the model that the result was lost.
+litellm's own providers, `e2b` and `opensandbox`, cannot use `POST /run_code`, because they create containers first.
+This sandbox has no container and no state. Each script is a new process, also in the same conversation. litellm shows
+the model the standard output, or the value of an error, so both contain the verdict. If the machine could not run the
+script, this module raises InfraError. litellm then reports to the model that the result was lost.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from ._text import errors_of, shortened, text_of, verdict_of
 
 
 class ScriptSandbox(BaseSandboxConfig):
-    """The sandbox. `settings` are the settings of `AsyncVerifier`. Templates, limits and network of a call are ignored."""
+    """The sandbox. `settings` are the settings of `AsyncVerifier`. Ignores templates, limits and network of a call."""
 
     def __init__(self, **settings: Any) -> None:
         self._verifier = AsyncVerifier(**settings)

@@ -1,9 +1,9 @@
-"""The part of a Jupyter server's API that Open WebUI's code interpreter uses, in front of the sandbox.
+"""Serves the part of Jupyter's API that Open WebUI's code interpreter uses, and runs the code in the sandbox.
 
     JUPYTER_TOKEN=… python -m qwed_mcp.integrations.open_webui --port 8888
 
-Open WebUI starts a kernel for each script and ends it afterwards, so a kernel has no state here: each execute_request is a
-script of its own. The value of a cell is the verdict. There are no files, no notebooks, and no other messages.
+Open WebUI starts a kernel for each script and ends it afterwards, so kernels have no state here. Each execute_request
+is a separate script. The value of a cell is the verdict. Files, notebooks and other messages are not supported.
 """
 
 import argparse
@@ -24,7 +24,7 @@ MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 
 
 def application(verifier: AsyncVerifier, token: str) -> web.Application:
-    """Returns the server. It answers only requests whose parameter `token` is the token."""
+    """Returns the server. It refuses requests whose query parameter `token` is not equal to `token`."""
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:

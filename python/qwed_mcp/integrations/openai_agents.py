@@ -2,8 +2,8 @@
 
     agent = Agent(name="…", tools=[verification_tool(timeout=10)])
 
-The model reads the output and the verdict. If the machine could not run the script, the run of the agent raises the SDK's
-UserError, whose cause is InfraError.
+The model reads the output and the verdict. If the machine could not run the script, the run of the agent raises the
+SDK's UserError, whose cause is InfraError.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ def verification_tool(**settings: Any) -> FunctionTool:
     """Returns a tool with one argument, `code`. `settings` are the settings of `AsyncVerifier`."""
     verifier = AsyncVerifier(**settings)
 
-    # Without a failure_error_function, InfraError ends the run. The model would read it as a result otherwise.
+    # Disable failure_error_function, so that InfraError ends the run. Otherwise the model would read it as a result.
     @function_tool(name_override=NAME, description_override=DESCRIPTION, failure_error_function=None)
     async def verify(code: str) -> str:
         [result] = [result async for result in verifier.map([code])]

@@ -2,8 +2,8 @@
 
     agent = Agent("…", toolsets=[verification_toolset(timeout=10)])
 
-The model reads the output and the verdict. The metadata of the tool's return part is the `Result`. If the machine could not
-run the script, the run of the agent raises InfraError.
+The model reads the output and the verdict. The metadata of the tool's return part is the `Result`. If the machine could
+not run the script, the run of the agent raises InfraError.
 """
 
 from typing import Any

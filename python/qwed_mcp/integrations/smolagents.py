@@ -3,10 +3,10 @@
     executor = SandboxExecutor(timeout=10)
     agent = CodeAgent(tools=[], model=model, executor=executor, instructions=INSTRUCTIONS)
 
-A step has no state of earlier steps: their variables, functions and imports are gone. smolagents' own prompt claims the
-contrary, so give the agent `INSTRUCTIONS`. A step gets the variables of `additional_args` if JSON can represent them, and
-`final_answer`. The executor refuses other tools, because they run in the agent's process and scripts cannot call it. A step
-that the machine could not run is an error that the model reads, like a failed step. Line numbers start at 3.
+A step has no access to the variables, functions and imports of earlier steps. smolagents' own prompt claims the
+contrary, so give the agent `INSTRUCTIONS`. A step has `final_answer`, and the variables of `additional_args` that JSON
+can represent. The executor refuses other tools, because they run in the agent's process, which scripts cannot call. If
+the machine could not run a step, the model reads an error, as for a failed step. Line numbers start at 3.
 """
 
 import json
@@ -25,7 +25,7 @@ INSTRUCTIONS = (
 )
 # The value of the script's variable `result` is the only value that leaves the sandbox. The key marks a final answer.
 FINAL_ANSWER = "final answer"
-# On one line, because the model reads the numbers of lines.
+# This code is on one line, so that it shifts the script's line numbers little. The model reads line numbers.
 PRELUDE = f'def final_answer(answer): global result; result = {{"{FINAL_ANSWER}": answer}}; raise SystemExit\n'
 
 
@@ -63,7 +63,7 @@ class SandboxExecutor(PythonExecutor):  # type: ignore[misc]
         result = self._verifier.run(f"{PRELUDE}{assigned}\n{code_action}", inputs=inputs)
         value = result.result if isinstance(result.result, dict) else {}
         is_final = value.keys() == {FINAL_ANSWER}
-        # A script that ends early with success has called final_answer.
+        # If a successful script did not reach its end, it has called final_answer.
         refusal = "" if result.reached_end else result.result_omitted
         if is_final and self._require_verified and result.outcome != "verified":
             refusal = "The final answer is refused, because the script that gives it must be verified."

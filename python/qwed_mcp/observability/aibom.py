@@ -30,7 +30,7 @@ class Manifest(TypedDict):
 
 
 class AIBOMGenerator:
-    """Makes AI bills of materials."""
+    """Creates AI bills of materials."""
 
     @staticmethod
     def generate_manifest(
@@ -38,9 +38,9 @@ class AIBOMGenerator:
         qwed_engines_used: Optional[Sequence[str]] = None,
         mcp_tools_used: Optional[Sequence[str]] = None,
     ) -> Manifest:
-        """Returns the bill of these names. The same names in the same order have the same `manifest_hash`.
+        """Returns the bill of materials of these names. Equal names in the same order have the same `manifest_hash`.
 
-        Raises ValueError where `llm_model` is empty.
+        Raises ValueError if `llm_model` is empty.
         """
         manifest: Manifest = _program.call(
             "generate_manifest",

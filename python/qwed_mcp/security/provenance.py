@@ -27,11 +27,11 @@ class SkillProvenanceGuard:
     ) -> None:
         """Creates a guard.
 
-        `trusted_registries`: accept skills from these registries alone; None for all but known bad ones.
-        `trusted_domains`: domains of source URLs that are trusted beside the built-in ones.
+        `trusted_registries`: accept only skills from these registries. None accepts all except known bad registries.
+        `trusted_domains`: trusted domains of source URLs, in addition to the built-in domains.
         `require_digest`: refuse a manifest without a digest.
 
-        Raises ValueError where an entry names no host: it would cover nothing.
+        Raises ValueError if an entry is not a host, because it would match nothing.
         """
         self._guard = {
             "trusted_registries": None if trusted_registries is None else sorted(trusted_registries),
@@ -41,9 +41,9 @@ class SkillProvenanceGuard:
         _program.call("check_guard", guard=self._guard)
 
     def verify_skill(self, manifest: Mapping[str, Any]) -> SkillVerification:
-        """Returns the judgement of a manifest; what cannot be read in it is a finding.
+        """Returns the judgement of a manifest. An unreadable field is a finding.
 
-        Raises ValueError where the manifest is no mapping, or cannot be written as JSON.
+        Raises ValueError if the manifest is not a mapping, or cannot be written as JSON.
         """
         if not isinstance(manifest, Mapping):
             raise ValueError(f"a manifest is a mapping, not {type(manifest).__name__}")

@@ -1,4 +1,4 @@
-"""The gateway that decides calls of tools before they are made."""
+"""The gateway that decides calls of tools."""
 
 import os
 from typing import Any, Mapping, Optional, TypedDict
@@ -15,7 +15,7 @@ class _Finding(TypedDict):
 
 
 class Finding(_Finding, total=False):
-    """A reason why a script must not run. `lines` is there where it stands in more than one."""
+    """A reason why a script must not run. `lines` is present if the finding occurs on several lines."""
 
     lines: "list[int]"
 
@@ -30,7 +30,7 @@ class _Decision(TypedDict):
 
 
 class Decision(_Decision, total=False):
-    """A decision: `error_code` where it is no, `findings` where the analysis says so, `notes` where it allows and remarks."""
+    """A decision. A refusal has an `error_code`, and may have `findings`. An allowed call may have `notes`."""
 
     error_code: str
     notes: "list[str]"
@@ -43,15 +43,16 @@ class RiskBasedExecutionGateway:
     def evaluate_and_route(self, tool_name: str, arguments: Optional[Mapping[str, Any]]) -> Decision:
         """Returns the decision about one call.
 
-        `QWED_MCP_TRUSTED_CODE_EXECUTION` of this process, read at each call, says whether code may run at all.
+        The environment variable `QWED_MCP_TRUSTED_CODE_EXECUTION` of this process decides whether code may run at all.
+        It is read at each call.
 
-        Raises ValueError where the arguments cannot be written as JSON: no MCP client could send them. Raises
-        RuntimeError where the program of this package ends twice before it answers.
+        Raises ValueError if the arguments cannot be written as JSON. Raises RuntimeError if the program of this package
+        ends twice before it replies.
         """
         trusted = os.environ.get("QWED_MCP_TRUSTED_CODE_EXECUTION", "").lower() == "true"
         decision: Decision = _program.call(
             "evaluate_and_route",
-            # What is not a text names no tool, and is refused as such.
+            # Convert other values to text. The gateway refuses the text as an unknown tool.
             tool_name=str(tool_name),
             arguments=dict(arguments or {}),
             trusted_code_execution=trusted,

@@ -14,7 +14,6 @@ const WIDTH: WidthLimit = WidthLimit { line: 120, last_column: 24 };
 const COLUMNS: [(&str, usize); 6] =
     [("TIME", 20), ("SEQ", 12), ("EVENT", 14), ("USER", 16), ("TOOL", 20), ("RUN", 8)];
 
-/// Formats the rows as a table, in their order.
 pub(super) fn of(rows: &[AuditRow]) -> String {
     let [time, seq, event, user, tool, run] = COLUMNS.map(|(name, _)| (name, 0));
     let columns = [time, seq, event, user, tool, run, ("OUTCOME", 0)];

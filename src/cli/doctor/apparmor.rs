@@ -2,7 +2,8 @@
 //! It never loads the profile.
 //!
 //! Since version 23.10, Ubuntu refuses user namespaces to programs without a profile that allows `userns`
-//! (`kernel.apparmor_restrict_unprivileged_userns`). A profile applies to the program at one path: apparmor.d(5).
+//! (`kernel.apparmor_restrict_unprivileged_userns`). A profile applies only to the program at one path, see
+//! apparmor.d(5).
 
 use std::path::Path;
 

@@ -19,8 +19,8 @@ const LETTERS_PER_DIFFERENCE: usize = 3;
 
 /// The setup of a server, with its problems.
 pub(super) struct Setup {
-    /// The file of the skill manifest, and the reason if the manifest is not trusted. A server does not start with an
-    /// untrusted manifest.
+    /// The file of the skill manifest, and the reason if the manifest is not trusted. With an untrusted manifest, a
+    /// server does not start.
     manifest: Option<(PathBuf, Result<(), String>)>,
     /// The file for the bill of materials, and the reason if the file cannot be written.
     bill: Option<(PathBuf, Result<(), String>)>,
@@ -31,7 +31,7 @@ pub(super) struct Setup {
     unknown: Vec<Unknown>,
 }
 
-/// An environment variable that looks like one of ours but has no meaning.
+/// An environment variable with a prefix of this program's variables, but with an unknown name.
 struct Unknown {
     name: String,
     /// The known variable that the admin probably meant.
@@ -46,7 +46,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Logs a warning for each environment variable that looks like one of ours but is unknown.
+/// Logs a warning for each unknown environment variable with a prefix of this program's variables.
 pub(in super::super) fn warn_of_unknown_variables() {
     for unknown in unknown_variables() {
         tracing::warn!("unknown variable: {unknown}");
@@ -59,7 +59,6 @@ fn unknown_variables() -> Vec<Unknown> {
 }
 
 impl Setup {
-    /// Checks the setup of a server with these settings.
     pub(super) async fn diagnose(settings: &Settings) -> Self {
         let manifest = settings.skill_manifest.clone().map(|file| {
             let verification = SkillProvenanceGuard::new().verify_file(&file, None);
@@ -80,7 +79,7 @@ impl Setup {
         Self { manifest, bill, database: database(settings).await, has_unused_token, unknown }
     }
 
-    /// Returns the reason why a server with this setup does not start. Returns `None` if it starts.
+    /// Returns the reason why a server with this setup does not start. Returns `None` if the server starts.
     pub(super) fn refusal(&self) -> Option<String> {
         let (file, trusted) = self.manifest.as_ref()?;
         let reason = trusted.as_ref().err()?;
@@ -172,7 +171,7 @@ async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>>
     Some(asked.await.map_err(|error| Causes(&error).to_string()))
 }
 
-/// Returns the `names` that look like variables of ours but are not `known`.
+/// Returns the `names` that have a prefix of this program's variables, but are not `known`.
 fn unknown(names: impl Iterator<Item = String>, known: &[&'static str]) -> Vec<Unknown> {
     let is_unknown = |name: &String| is_own_variable(name) && !known.contains(&name.as_str());
     let unknown = names.filter(is_unknown).map(|name| {

@@ -1,5 +1,5 @@
-//! `qwed-mcp doctor --share`: a block about this machine, for a report to the project. It has no path, no name of the
-//! user or the machine, and no value of a variable.
+//! `qwed-mcp doctor --share`: a block about this machine, for a report to the project. The block contains no paths,
+//! no names of users or machines, and no values of environment variables.
 
 use std::env::consts::ARCH;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 
 use crate::config::is_own_variable;
 
-/// The settings of the kernel that decide whether a sandbox can start, below `/proc/sys`.
+/// The kernel settings that decide whether a sandbox can start, as paths below `/proc/sys`.
 const SWITCHES: [&str; 6] = [
     "user/max_user_namespaces",
     "kernel/unprivileged_userns_clone",
@@ -23,9 +23,10 @@ const SWITCHES: [&str; 6] = [
 const CONTAINER_MARKS: [&str; 3] =
     ["/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"];
 
-/// The rows of the diagnosis that are left out, because they have the output of other programs or folders of the user.
+/// The rows of the diagnosis that are left out, because they contain the output of other programs or folders of the
+/// user.
 const LEFT_OUT: [&str; 2] = ["", "home folder"];
-/// The row with the name of a user, which is left out, and a reason.
+/// The row with the user that scripts run as, and a reason. Only the reason is shared.
 const USER_ROW: &str = "scripts run as";
 
 /// The characters that end a path in a text.
@@ -108,8 +109,8 @@ fn read(file: &str) -> Option<String> {
     Some(text.trim_end_matches(['\n', '\0']).to_owned())
 }
 
-/// Returns the names of the user and of the machine. Names with less than three letters are not searched for, because
-/// they occur in other words.
+/// Returns the names of the user and of the machine. Leaves out names with fewer than three characters, because they
+/// occur in other words.
 fn private_names() -> Vec<String> {
     let variable = |name: &str| std::env::var(name).ok();
     let home = variable("HOME").and_then(|home| home.rsplit('/').next().map(str::to_owned));
@@ -118,7 +119,7 @@ fn private_names() -> Vec<String> {
     names.filter(|name| name.chars().count() >= 3 && name != "root").collect()
 }
 
-/// Replaces paths, absolute or below the home folder, and private names in a text.
+/// Replaces private names in a text, and paths that start with `/` or `~`.
 fn without_private(text: &str, private: &[String]) -> String {
     let words = text.split_inclusive(|c| DELIMITERS.contains(c)).map(|word| {
         let path = word.trim_end_matches(|c| DELIMITERS.contains(c));

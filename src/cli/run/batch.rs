@@ -182,7 +182,6 @@ pub(super) fn require_batch(
     Err(command.error(ErrorKind::MissingRequiredArgument, reason))
 }
 
-/// Runs the scripts in `file`, which `--batch` names.
 pub(super) fn run(file: &Path, mut settings: Settings, options: &Options) -> ExitCode {
     let memory_mb = options.memory_mb.unwrap_or(settings.memory_mb);
     if memory_mb > settings.memory_mb {
@@ -233,7 +232,7 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
         }
     };
     let shard = options.shard.unwrap_or(Shard::WHOLE);
-    // Only a regular file has a known size. The size of a pipe is unknown.
+    // Only a regular file has a known size.
     let size = source.as_ref().and_then(|file| file.metadata().ok()).filter(Metadata::is_file);
     let size = size.map(|metadata| metadata.len());
     let read: Box<dyn Read + Send> = match source {
@@ -315,8 +314,8 @@ async fn require_hidden_answers(
     Ok(judging)
 }
 
-/// Runs the scripts of all lines and writes the answers. The first signal stops the batch, and a second one ends it at
-/// once.
+/// Runs the scripts of all lines and writes the answers. The first signal stops the batch. The second signal ends the
+/// command at once.
 async fn pump(
     input: Input,
     output: Output,
@@ -373,7 +372,7 @@ async fn pump(
             _ = terminations.recv() => code::TERMINATED,
         };
         if signalled.replace(number).is_some() {
-            // This is the second signal. Scripts that still run end together with this process.
+            // This is the second signal. Scripts that still run end when this process exits.
             return Ok(ExitCode::from(number));
         }
         Label::Note.say("ending the current runs; a second signal exits at once");

@@ -4,7 +4,7 @@
 //! A separate thread writes, so that a stopped terminal (Ctrl-S, a pager) stops neither the script nor its time limit.
 //! Output that is not yet written stays in memory. The limits on the script's streams bound its size.
 //!
-//! indicatif, which draws the progress bar of batches, is not used, because it writes in the thread of its caller.
+//! This module does not use the crate indicatif, because indicatif writes in the thread of its caller.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ pub(super) struct Screen {
 pub(super) struct Printed {
     /// Whether a reader of the output closed its pipe before the script ended.
     pub(super) is_unread: bool,
-    /// Whether the script's standard error ends within a line. Never true for a terminal.
+    /// Whether the script's standard error ends without a line end. Never `true` for a terminal.
     pub(super) is_line_open: bool,
     /// The time from the opening of the screen to its closing.
     pub(super) elapsed: Duration,
@@ -51,14 +51,14 @@ impl Screen {
         Self { waiting, writer, opened }
     }
 
-    /// Returns a listener that shows the output which it receives.
+    /// Returns a listener that shows all output that it receives.
     pub(super) fn echo(&self) -> Echo {
         let waiting = Arc::clone(&self.waiting);
         Echo::to(move |stream, bytes| waiting.add(stream, bytes))
     }
 
-    /// Writes the remaining output, and waits until the readers have taken it. `is_interrupted` means that Ctrl-C was
-    /// pressed, so the terminal has printed `^C` at the cursor.
+    /// Writes the remaining output, and waits until it is written. `is_interrupted` means that Ctrl-C was pressed, so
+    /// the terminal has printed `^C` at the cursor.
     pub(super) fn close(self, is_interrupted: bool) -> anyhow::Result<Printed> {
         self.waiting.close(is_interrupted);
         let writer =
@@ -148,7 +148,7 @@ struct Writer {
     is_clock_shown: bool,
     /// Whether the cursor of the terminal is at the start of a line.
     is_at_line_start: bool,
-    /// The error that ended the writing, if one did.
+    /// The error that ended the writing, if any.
     error: Option<io::Error>,
 }
 
@@ -157,7 +157,7 @@ struct Sink<W> {
     stream: W,
     /// The filter for control characters. `None` if the stream is not a terminal.
     visible: Option<VisibleBytes>,
-    /// Whether the last bytes that were written end within a line.
+    /// Whether the last bytes that were written end without a line end.
     is_line_open: bool,
 }
 
@@ -177,7 +177,7 @@ impl<W: Write + IsTerminal> Sink<W> {
         self.stream.flush()
     }
 
-    /// Writes a replacement if the output so far ends within a character. Returns whether it did.
+    /// Writes a replacement character if the output so far ends within a character. Returns whether it wrote one.
     fn end(&mut self) -> io::Result<bool> {
         let end = self.visible.as_mut().map_or("", VisibleBytes::end);
         self.stream.write_all(end.as_bytes())?;
@@ -240,7 +240,7 @@ impl Writer {
         if *is_closed {
             let is_cut_off = self.stdout.end()? | self.stderr.end()?;
             self.is_at_line_start &= !is_cut_off;
-            // The next output does not come from the script, so let it start on a new line.
+            // Start a new line, because the next output does not come from the script.
             if self.stderr.visible.is_some() && !self.is_at_line_start {
                 self.stderr.write(b"\n")?;
             }

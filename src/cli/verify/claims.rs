@@ -20,7 +20,7 @@ const MARK: &str = "verify";
 const PYTHON: [&str; 3] = ["python", "python3", "py"];
 /// The directives of reStructuredText and Sphinx for code.
 const DIRECTIVES: [&str; 3] = ["code-block", "code", "sourcecode"];
-/// Other directives with a body that is no document.
+/// Other directives. Their bodies cannot contain directives.
 const LITERAL: [&str; 9] = [
     "raw",
     "parsed-literal",
@@ -68,7 +68,7 @@ impl Claim {
     }
 }
 
-/// The reason why a document has no claims that can be run.
+/// The reason why the claims of a document cannot be read.
 #[derive(Debug, Error)]
 pub(super) enum NotADocument {
     #[error("the name must end in .md, .markdown, .qmd, .rst or .ipynb")]
@@ -79,7 +79,7 @@ pub(super) enum NotADocument {
     Cell { number: usize, source: serde_json::Error },
 }
 
-/// Returns the claims of a document in their order. The end of the name determines the format.
+/// Returns the claims of a document in their order. The extension of the file name determines the format.
 pub(super) fn of_document(file: &Path, text: &str) -> Result<Vec<Claim>, NotADocument> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let extension = file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -91,8 +91,8 @@ pub(super) fn of_document(file: &Path, text: &str) -> Result<Vec<Claim>, NotADoc
     }
 }
 
-/// Returns whether an info string marks a claim: `python verify`, `python {.verify}`, or `{.python .verify}` as Pandoc has
-/// it.
+/// Returns whether an info string marks a claim: `python verify`, `python {.verify}`, or `{.python .verify}` in the
+/// syntax of Pandoc.
 fn is_marked(info: &str) -> bool {
     let words = words(info);
     let mut words = words.iter().map(String::as_str);
@@ -108,7 +108,7 @@ fn is_python(language: &str) -> bool {
     PYTHON.iter().any(|name| name.eq_ignore_ascii_case(language))
 }
 
-/// Returns the words of an info string. White space, commas and braces separate words, except in quotes.
+/// Returns the words of an info string. White space, commas and braces separate words, except within quotation marks.
 fn words(info: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     for c in info.chars() {
@@ -150,7 +150,7 @@ fn of_markdown(text: &str) -> Vec<Claim> {
     claims
 }
 
-/// Returns a function from the position of a byte to its line, counted from 1.
+/// Returns a function that maps the offset of a byte to its line number. Line numbers start at 1.
 fn lines(text: &str) -> impl Fn(usize) -> usize {
     let ends: Vec<usize> = text.match_indices('\n').map(|(position, _)| position).collect();
     move |position| ends.partition_point(|end| *end < position) + 1
@@ -194,7 +194,7 @@ impl RstLine {
     }
 }
 
-/// Returns the number of spaces before a text. Other white space is text (docutils).
+/// Returns the number of spaces before a text. Counts only spaces, because docutils treats other white space as text.
 fn indent(text: &str) -> usize {
     text.bytes().take_while(|byte| *byte == b' ').count()
 }
@@ -209,8 +209,8 @@ fn marker(text: &str) -> Option<usize> {
     (is_marker && !rest.is_empty()).then_some(marker.len())
 }
 
-/// Finds directives by their indentation, as the reStructuredText specification has it ("Explicit Markup Blocks" and
-/// "Literal Blocks"). A directive in a literal block, in a comment or in code is no directive.
+/// Finds directives by their indentation, as in the reStructuredText specification ("Explicit Markup Blocks" and
+/// "Literal Blocks"). Ignores directives in literal blocks, comments and code.
 fn of_restructured_text(text: &str) -> Vec<Claim> {
     let lines: Vec<RstLine> = text.lines().map(RstLine::new).collect();
     let mut claims = Vec::new();
@@ -225,7 +225,8 @@ fn of_restructured_text(text: &str) -> Vec<Claim> {
                 let (name, argument) = rest.split_once("::").unwrap_or_default();
                 let name = name.trim().to_ascii_lowercase();
                 directive = DIRECTIVES.contains(&name.as_str()).then_some(argument.trim());
-                // Without a name it is a comment, unless it is a footnote, a citation, a substitution or a target.
+                // Without a name, the markup is a comment, unless it is a footnote, a citation, a substitution or a
+                // target.
                 let is_comment = name.is_empty() && !rest.starts_with(['[', '|', '_']);
                 directive.is_some() || is_comment || LITERAL.contains(&name.as_str())
             }
@@ -244,8 +245,8 @@ fn of_restructured_text(text: &str) -> Vec<Claim> {
     claims
 }
 
-/// Returns the claim of a directive for code, if it is marked. `block` contains the lines below the directive, which is on
-/// the line `number`.
+/// Returns the claim of a directive for code, if the directive is marked. The directive is on the line `number`.
+/// `block` contains the lines below it.
 fn of_directive(argument: &str, block: &[RstLine], number: usize) -> Option<Claim> {
     // The argument and the options come before the first blank line.
     let head = block.iter().take_while(|line| !line.is_blank()).count();
@@ -292,7 +293,7 @@ fn of_notebook(text: &str) -> Result<Vec<Claim>, NotADocument> {
         source: Option<&'a RawValue>,
     }
     let line_of = lines(text);
-    // The raw values are parts of `text`.
+    // The raw values borrow from `text`, so the difference of the addresses is an offset.
     let line_of = |raw: &RawValue| line_of(raw.get().as_ptr().addr() - text.as_ptr().addr());
     let notebook: Notebook<'_> = serde_json::from_str(text).map_err(NotADocument::Notebook)?;
     let mut claims = Vec::new();
@@ -305,7 +306,8 @@ fn of_notebook(text: &str) -> Result<Vec<Claim>, NotADocument> {
         }
         let source = cell.source.unwrap_or(raw);
         let mut claim = Claim::new(line_of(source));
-        // A string, or a list with a string for each line, which notebooks usually have on a line of its own.
+        // The source is a string, or a list with a string for each line. In most notebooks, each string of the list
+        // is on a separate line.
         let parts: Vec<&RawValue> =
             serde_json::from_str(source.get()).unwrap_or_else(|_| vec![source]);
         for part in parts {
@@ -400,10 +402,10 @@ mod tests {
                 claim,
             ),
             (format!(".. note::\n\n   {below}"), &[(3, "x\n")]),
-            // A line without indentation ends the block. Other white space is no indentation.
+            // A line without indentation ends the block. Only spaces and tabs count as indentation.
             (format!("{directive}\u{a0}\u{a0}y\n"), claim),
             (format!("\u{feff}{directive}   \u{a0}y\n"), &[(1, "x\n\u{a0}y\n")]),
-            // No directives: literal blocks, comments, other code, code of a claim.
+            // Text in literal blocks, comments, other code and claims is not a directive.
             (format!("Write::\n\n   {below}"), none),
             (format!("..\n   {below}"), none),
             (format!(".. a comment\n   {below}"), none),
@@ -438,7 +440,7 @@ mod tests {
             [(6, "x = 1\nassert x".to_owned(), vec![7, 8]), (11, "a\nb".to_owned(), vec![11, 11])];
         assert_eq!(of("a.ipynb", text), expected);
         assert!(of_document(Path::new("a.ipynb"), "[]").is_err());
-        // Other cells may have anything.
+        // Cells that are not claims may have any content.
         let odd = r#"{"cells": [{}, {"metadata": null, "cell_type": 1, "source": null}, {"cell_type": "raw", "metadata": {"tags": 3}}]}"#;
         assert_eq!(of("a.ipynb", odd), []);
         let wrong = r#"{"cells": [{}, {"cell_type": "code", "metadata": {"tags": ["verify"]}, "source": 1}]}"#;

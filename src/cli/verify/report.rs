@@ -58,7 +58,6 @@ impl Verified {
         }
     }
 
-    /// Returns the outcome in words.
     fn words(&self) -> &'static str {
         match self.outcome {
             Conclusion::Verified => "verified",
@@ -90,12 +89,12 @@ pub(super) fn line(claim: &Verified) -> String {
         Level::Error => Label::Error.style(),
     };
     let place = one_line(&format!("{file}:{line}"));
-    // A runner of GitHub obeys commands such as `##[error]` anywhere in a line.
+    // Break commands such as `##[error]`, because a GitHub runner executes them anywhere in a line.
     let reason = reason.replace("##[", "## [");
     format!("{BOLD}{place}{BOLD:#}: {style}{}{style:#}: {reason}\n", claim.words())
 }
 
-/// Returns a text without line ends, tabs and hidden characters, which could forge other lines. They are escaped.
+/// Escapes line ends, tabs and hidden characters in a text, because they could forge other lines.
 pub(super) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     escape_into(&mut line, text);
@@ -108,7 +107,6 @@ pub(super) fn github(claim: &Verified) -> String {
     annotation(claim.level(), &claim.file, line, claim.words(), &claim.reason)
 }
 
-/// Returns all claims as a JSON object.
 pub(super) fn json(claims: &[Verified]) -> Value {
     let of = |claim: &Verified| {
         json!({
@@ -123,7 +121,8 @@ pub(super) fn json(claims: &[Verified]) -> Value {
     json!({ "claims": claims.iter().map(of).collect::<Value>() })
 }
 
-/// Returns the claims that are not verified as a SARIF log. Code scanning shows every result as a problem, whatever its kind.
+/// Returns a SARIF log. It contains only the claims that are not verified, because code scanning shows every result
+/// as a problem.
 pub(super) fn sarif(claims: &[Verified]) -> Value {
     let rule = |(outcome, why): &(Conclusion, &str)| json!({ "id": format!("claim/{outcome}"), "shortDescription": { "text": why } });
     let result = |claim: &Verified| {
@@ -145,7 +144,8 @@ pub(super) fn sarif(claims: &[Verified]) -> Value {
     sarif::log(&rules, &results)
 }
 
-/// Returns all claims in the format of `JUnit`, as most CI systems read it: a suite for each document, a case for each claim.
+/// Returns all claims as XML in the format of `JUnit`, which most CI systems read. A document is a suite, a claim is
+/// a case.
 pub(super) fn junit(claims: &[Verified]) -> String {
     let mut xml = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"qwed-mcp\">\n",
@@ -181,8 +181,8 @@ pub(super) fn junit(claims: &[Verified]) -> String {
     xml + "</testsuites>\n"
 }
 
-/// Returns a text as the value of an attribute (XML 1.0, 2.2 and 2.4). XML does not allow control characters, U+FFFE and
-/// U+FFFF, so they are escaped as in Rust.
+/// Returns a text as the value of an attribute (XML 1.0, 2.2 and 2.4). Escapes control characters, U+FFFE and U+FFFF
+/// as in Rust, because XML does not allow them.
 fn attribute(text: &str) -> String {
     let text = one_line(text).replace('\u{fffe}', r"\u{fffe}").replace('\u{ffff}', r"\u{ffff}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

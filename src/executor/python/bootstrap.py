@@ -1,6 +1,6 @@
 def give_stdin(data):
-    # Makes `data` the standard input of the script. The data is in a deleted file of the scratch folder, so
-    # no process has to write while the script reads. The script's descriptor is read-only.
+    # Makes `data` the standard input of the script. The data is in a deleted file of the scratch folder, so no process
+    # must write while the script reads. The script's descriptor is read-only.
     import os
 
     name = ".stdin"
@@ -16,12 +16,12 @@ def give_stdin(data):
 
 
 def give_inputs(read, size):
-    # Writes the files that the caller has passed with the script into the current folder, where only the
-    # script sees them, and returns the dictionary `inputs`: a string, bytes or a value for each file. `read`
-    # returns exactly the wanted number of bytes. `size` is the size of all files with their headers.
+    # Writes the files that the caller passed with the script into the current folder, which only the script can read.
+    # Returns the dictionary `inputs`, with a string, bytes or a value for each file. `read(n)` returns exactly n
+    # bytes. `size` is the size of all files with their headers.
     import mmap, os, sys
 
-    # Otherwise an input could be an archive of modules, which nothing has analysed.
+    # Disable imports from archives, because an input could be an archive of modules that were not analysed.
     sys.path_hooks[:] = [hook for hook in sys.path_hooks if getattr(hook, "__name__", "") != "zipimporter"]
     inputs = {}
     while size:
@@ -51,21 +51,23 @@ def give_inputs(read, size):
 
 def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name "<verification>".
-    # Tracebacks show the lines of the script, and no trace of this function. Returns the functions of
-    # check_counters() and, in deterministic runs, of fixed_seeds() for a fork; here, the first takes the bytes of the
-    # script and of the plan. The second of the functions reports that the script has run to its last statement, and
-    # sends the value of the call that a test asks for. Instead, it and the third send the value that the script has
-    # assigned to `result`. `compile` is the builtin function if it was used before, otherwise None. `pictures` is the
-    # descriptor for the script's figures, or None. `seed` contains the bytes that seed random numbers in
-    # deterministic runs, or is None. `channel` is the descriptor for the script's checks and for the report about its
-    # end, or None.
+    # Tracebacks show the lines of the script, and no frame of this function.
+    #
+    # Returns five functions. `code_of` compiles the script from its source, its plan of checks and the call of a test.
+    # `reached_end` reports that the script has run to its last statement, and sends the value of the call. `ended_by`
+    # reports the exception that ended the script. Without a call, both send the value of the variable `result`.
+    # `rehearse` is from check_counters(). `forked` contains the functions of fixed_seeds() for a fork, or is None.
+    #
+    # `compile` is the builtin function if it was used before, otherwise None. `pictures` is the descriptor for the
+    # script's figures, or None. `seed` contains the bytes that seed random numbers in deterministic runs, or is None.
+    # `channel` is the descriptor for the counts of the checks and for the report about the end of the script, or None.
     import builtins, os, sys
 
     source = ""
     own_number = None
     expression = ""
     evaluate, (encode, encode_result) = builtins.eval, value_encoder()
-    # The script may replace the builtin functions.
+    # Keep references to these functions, because the script may replace them.
     write, number_of_process, length, view = os.write, os.getpid, len, memoryview
     is_a, end_of_script = isinstance, SystemExit
     own_names = {"__name__": "members", "__builtins__": dict(vars(builtins))}
@@ -76,12 +78,12 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     os.close(null)
 
     name = "<verification>"
-    # The file names of the command of `python -c` and of this file.
+    # The file names of the code of `python -c` and of this file, whose frames tracebacks must not show.
     hidden = ("<string>", "<bootstrap>")
     sys.argv[:] = [name]
     if sys.path and sys.path[0] == "":
         del sys.path[0]
-    # Line-buffered as on a terminal, so that a run that times out has its output so far.
+    # Use line buffering as on a terminal, so that a run that times out keeps its output.
     sys.stdout.reconfigure(line_buffering=True)
 
     def code_of(script, plan=b"", call=b""):
@@ -98,8 +100,8 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         if compile is not None:
             return renamed(compile(source, "<string>", "exec", dont_inherit=True))
         # The first use of compile() creates all node classes of the module `ast`, which takes a tenth of the
-        # interpreter's start. exec() does not do this. So let exec() compile the script, stop it before the
-        # first line, and take its code object.
+        # interpreter's start. exec() does not do this. Therefore exec() compiles the script. A trace
+        # function stops the script before its first line, and takes the code object.
         class Stop(BaseException):
             pass
 
@@ -132,7 +134,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             pass
 
     def reached_end(main):
-        # A child of the script also gets here, but its end is not the end of the script.
+        # A child process of the script may also get here, but its end is not the end of the script.
         if channel is None or number_of_process() != own_number:
             return
         send(b"E", b"")
@@ -146,7 +148,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         is_own = channel is not None and number_of_process() == own_number
         if error is not None and is_own:
             send_result(main)
-            # Python deletes the objects of the frames of a SystemExit at once, so keep no reference to it.
+            # Keep no reference to a SystemExit, so that Python deletes the objects of its frames at once.
             final = None if is_a(error, end_of_script) else error
 
     def send_result(main):
@@ -156,7 +158,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             if observed is not None:
                 send(b"D", observed().encode())
         except BaseException:
-            # The frames are for programs, and must not change how the script ends.
+            # An error in these reports must not change how the script ends.
             pass
 
     def send_members(error):
@@ -168,7 +170,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             if members is not None:
                 send(b"M", members)
         except BaseException:
-            # The members are an aid, and must not change how the script ends.
+            # An error in this advice must not change how the script ends.
             pass
         sys.settrace(tracer)
         sys.setprofile(profiler)
@@ -187,10 +189,11 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             value.filename = name
         traceback.print_exception(kind, value, trace)
         if value is final:
-            # After the traceback, because this takes some time.
+            # Send the members after the traceback, because this takes some time.
             send_members(value)
         if kind is KeyboardInterrupt:
-            # After this, the interpreter ends itself by SIGINT, unless other code runs in between.
+            # This exec() sets the interpreter's flag for an unhandled KeyboardInterrupt, so that the interpreter ends
+            # itself by SIGINT. A later exec() of a text would clear the flag.
             try:
                 exec("raise KeyboardInterrupt")
             except KeyboardInterrupt:
@@ -198,7 +201,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
 
     def seed_linecache(module):
         lines = source.splitlines(True)
-        # linecache ends the last line of a file in the same way. Without it, carets are in the wrong column.
+        # linecache also adds a line feed to the last line of a file. Without it, carets are in the wrong column.
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"
         module.cache[name] = (len(source), None, lines, name)
@@ -214,8 +217,8 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         module.excepthook = module.__excepthook__ = thread_excepthook
 
     class Seeds:
-        # An import hook. Importing linecache takes as long as starting Python, and few scripts need it. So it
-        # receives the script's lines when it is imported.
+        # An import hook that changes modules when they are imported. It avoids the import of linecache, which takes as
+        # long as starting Python, and which few scripts need.
         waiting = {"linecache": seed_linecache, "threading": seed_threading}
 
         @classmethod

@@ -1,6 +1,6 @@
-# Tries to escape from the sandbox, and prints the names of the successful attempts as a JSON list. It runs
-# before the first script of a model, and detects a layer of the sandbox that has no effect. The server puts
-# TARGETS before this text: objects outside of the sandbox, as the server sees them.
+# Tries to escape from the sandbox, and prints the names of the successful attempts as a JSON list. This script runs
+# before the first script of a model, to detect a layer of the sandbox that has no effect. The server inserts TARGETS
+# before this text. TARGETS contains objects outside of the sandbox, with the paths and PIDs that the server sees.
 import json
 import os
 
@@ -34,8 +34,8 @@ def read_server_environment():
 
 
 def signal_server():
-    # A parent without a PID is outside of this process's PID namespace. Then the server's PID may be that of a process
-    # of this run, for example if the server is the first process of a container.
+    # A parent PID of 0 means that the parent is outside of this process's PID namespace. Then the server's PID may
+    # belong to a process of this run, for example if the server is the first process of a container.
     if os.getppid() == 0:
         raise ProcessLookupError
     os.kill(TARGETS["server"], 0)
@@ -54,8 +54,8 @@ def local_socket():
 
 
 def execute_program():
-    # Runs in a child, because a successful execv() replaces this script. If the run may not have children,
-    # this process tries execv(). If that works, the script prints no list.
+    # Runs in a child, because a successful execv() replaces this script. If the run may not have children, this
+    # process calls execv() itself. If execv() then succeeds, the script prints no list.
     try:
         child = os.fork()
     except PermissionError:
@@ -103,7 +103,7 @@ WAYS = {
     "make_device": make_device,
     "become_root": become_root,
 }
-# The attempts for this system only. They replace attempts of the same name.
+# The attempts for this operating system only. They replace attempts with the same name.
 WAYS.update(globals().get("MORE_WAYS", {}))
 
 opened = []

@@ -1,5 +1,4 @@
-# Attempts to escape that exist only on macOS, or that differ on macOS. The server puts this text before
-# canary.py.
+# Attempts to escape that exist only on macOS, or that differ on macOS. The server inserts this text before canary.py.
 
 
 def system_library():
@@ -15,7 +14,7 @@ def found(result):
 
 
 def connect_to_internet():
-    # A socket alone reaches nothing, and Seatbelt may allow its creation. So connect it. This sends nothing.
+    # Connect the socket, because Seatbelt may allow its creation. Connecting a datagram socket sends nothing.
     import _socket
 
     _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM).connect(("127.0.0.1", 9))
@@ -28,7 +27,7 @@ def listen():
 
 
 def connect_to_service():
-    # The system's name resolver, which accepts connections of all users.
+    # Connects to the system's name resolver, which accepts connections of all users.
     import _socket
 
     _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM).connect("/private/var/run/mDNSResponder")
@@ -48,7 +47,7 @@ def spawn_program():
 
 
 def replace_program():
-    # A successful execv() replaces this script, so it prints no list.
+    # A successful execv() replaces this script. The script then prints no list.
     import os
 
     os.execv(TARGETS["program"], [TARGETS["program"], "-S", "-c", ""])
@@ -69,8 +68,8 @@ def list_home():
 
 
 def signal_another():
-    # launchd belongs to another user, so this is always denied. signal_server tries a process of the same
-    # user.
+    # Signals launchd. The kernel always denies this, because launchd belongs to another user. signal_server tries a
+    # process of the same user.
     import os
 
     os.kill(1, 0)
@@ -105,7 +104,7 @@ def look_up_service():
 
 
 def map_own_code():
-    # Maps a file of the script as executable code.
+    # Maps a file that the script wrote as executable memory.
     import mmap, os
 
     with open("code", "wb") as file:

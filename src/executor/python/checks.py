@@ -1,28 +1,30 @@
 def check_counters(channel):
-    # Counts the checks of a script: how often each one held or failed. The server knows from its analysis
-    # where the checks are. Returns three functions. The first compiles a script and counts its checks. The second
-    # receives the exception that ended the script, and records the values that the failed check has compared.
-    # The third touches the memory that counting needs. The values, and at the end of the script the counts, go to the server through the descriptor `channel`.
+    # Counts how often each check of a script held or failed. The server's analysis finds the checks.
     #
-    # This code runs in the script's process, so a script can forge its counts and values, as it can forge its
-    # checks. The server does not trust the data that it receives.
+    # Returns three functions. `counted` compiles a script with counters for its checks. `ended_by` receives the
+    # exception that ended the script, and sends the values that the failed check compared. `rehearse` touches the
+    # memory that counting needs. The descriptor `channel` leads to the server. The counts are sent at the end of the
+    # script.
+    #
+    # This code runs in the script's process, so a script can forge its counts and values. The server does not trust
+    # them.
     import os, sys
 
     FIELDS = {"b": "body", "o": "orelse", "f": "finalbody", "h": "handlers", "c": "cases"}
     ONLY_AST = 0x400
-    # The start of the names of the counters. No script can contain such a name. It is long, so that Python
-    # never suggests it for a misspelt name.
+    # The prefix of the names of the counters. No script can contain such a name. The prefix is long, so that Python
+    # never suggests a counter for a misspelt name.
     PREFIX = "\0counter" + "\0" * 40
     COUNT_MAX = sys.maxsize
-    # The limits of the values that are recorded.
+    # The limits for recorded values.
     OPERANDS_MAX, VALUES_MAX, CHARACTERS_MAX, BITS_MAX, ITEMS_MAX, DEPTH_MAX = 6, 8, 120, 400, 20, 3
     EXCEPTIONS_MAX, FRAMES_MAX, SECONDS_MIN, SECONDS_MAX = 8, 100, 0.01, 0.5
     seconds_left = SECONDS_MAX
-    # The tests whose values are recorded: the statement, its test, the number of the check, the function that
-    # returns its failures that are left to count, the operands, their values, and the number of the process.
+    # The tests whose values are recorded. Each entry has the statement, its test, the number of the check, a function,
+    # the operands, their values, and the PID. The function returns COUNT_MAX minus the number of failures.
     watched = []
     source = ""
-    # The functions that undo what a rehearsal has left.
+    # The functions that undo the effects of a rehearsal.
     undo = []
 
     def send(kind, content):
@@ -31,7 +33,8 @@ def check_counters(channel):
             rest = rest[os.write(channel, rest):]
 
     def counted(script, plan, compile):
-        # Pauses the garbage collector: the tree has many objects and no garbage, and each collection would visit it.
+        # Pauses the garbage collector. Each collection would visit the many objects of the tree, which are not
+        # garbage.
         import gc
 
         is_enabled = gc.isenabled()
@@ -43,9 +46,9 @@ def check_counters(channel):
                 gc.enable()
 
     def count_checks(script, plan, compile):
-        # Returns the code of the script. A counter is a function of the C library of Python: it returns None
-        # or True, and creates no frame, so tracebacks are the same as without counters. The counter of a status is
-        # a function of Python code, which returns before the script exits.
+        # Returns the code of the script with counters. A counter is a C function (`repeat.__next__`) that returns None
+        # or True. It creates no frame, so tracebacks are the same as without counters. The counter of an exit status
+        # is a Python function that returns before the script exits.
         import _ast, atexit, builtins, itertools
 
         nonlocal source
@@ -58,14 +61,16 @@ def check_counters(channel):
         try:
             tree = compile(script, "<string>", "exec", ONLY_AST, dont_inherit=True)
         except (RecursionError, MemoryError):
-            # Python can compile deeper scripts than it can make a tree of.
+            # The script is too deep for a tree. Python may still be able to compile it.
             return uncounted()
-        # The number of checks, and the changes of the tree, the last ones in the source first.
+        # The plan has the number of checks, and the edits of the tree. The edits are in the reverse order of the
+        # source.
         total, *edits = plan.split(" ")
         total, own_number = int(total), os.getpid()
-        # The functions in the tree, by their names.
+        # The counters and other functions that the edited tree calls, by their names.
         added = {}
-        # Values are kept by functions of Python code, which a profiler would count.
+        # Record values only if the script uses no profiler or tracer, which would count the functions that record
+        # values.
         keeps = not any(word in script for word in ("settrace", "rofile", "import trace", "monitoring"))
         counters, elements, not_found, exits = [], set(), [], []
         names = vars(builtins)
@@ -79,15 +84,15 @@ def check_counters(channel):
             return new_call(name, [], [], lineno=line, col_offset=column)
 
         def is_plain(node):
-            # Whether the value of an expression is seen from its text or from the values of its names.
+            # Returns whether the text of an expression and the values of its names show its value.
             kind = type(node)
             if kind in (_ast.Tuple, _ast.List, _ast.Set):
                 return all(map(is_plain, node.elts))
             return is_plain(node.operand) if kind is _ast.UnaryOp else kind in PLAIN
 
         def keep_operands(test, check):
-            # Lets the operands of comparisons, and the arguments of a call, pass through functions that keep their
-            # values until the check held. Returns the operands, and the list with the values.
+            # Wraps the operands of comparisons and the arguments of a call in functions that store their values. The
+            # values are dropped when the check holds. Returns the operands, and the list with the values.
             operands, values = [], []
 
             def keep(node):
@@ -133,8 +138,8 @@ def check_counters(channel):
             )
 
         def count_elements(statement, check, place):
-            # Finds an expression of a comprehension by its place, and counts its evaluations. If it is not found,
-            # the collection counts as not empty.
+            # Finds an expression of a comprehension by its position, and counts its evaluations. If the expression is
+            # not found, the collection counts as not empty.
             nodes = [statement]
             while nodes:
                 node = nodes.pop()
@@ -199,10 +204,10 @@ def check_counters(channel):
                 edit(part[0], int(check), path)
             code = compile(tree, "<string>", "exec", dont_inherit=True)
         except (LookupError, AttributeError, TypeError, ValueError, RecursionError, MemoryError):
-            # This version of Python has another tree than the server expects, or cannot compile a tree that is
-            # so deep. The script runs without counters.
+            # Run the script without counters. The tree of this version of Python differs from the tree that the server
+            # expects, or is too deep to compile.
             return uncounted()
-        # The names in the tree. The third counter of most checks has none.
+        # Each check has three counters. The tree uses the third counter only for checks of elements.
         for number in range(3 * total):
             counter = itertools.repeat(None if number % 3 == 1 else True, COUNT_MAX)
             counters.append(counter)
@@ -219,8 +224,8 @@ def check_counters(channel):
 
         atexit.register(send_counts)
         def count_status(held, failed):
-            # Counts the status of an exit. A status that is neither 0 nor None is a failure, also if the operating
-            # system cuts it to 0. The value must be an integer for Python, and its methods are not called.
+            # Returns a function that counts an exit status. A status that is neither 0 nor None is a failure, even if
+            # the operating system truncates it to 0. The function calls no methods of the script's object.
             def counted_status(status):
                 is_int = issubclass(type(status), int)
                 is_success = status is None or (is_int and int.bit_length(status) == 0)
@@ -234,7 +239,8 @@ def check_counters(channel):
             added[PREFIX + "s%d" % check] = count_status(held.__next__, failed.__next__)
 
         def forget(next, values, empty):
-            # Counts a check that held. An object that is kept would not be finalized.
+            # Returns a function that counts a check that held, and drops the stored values. A stored object would not
+            # be finalized.
             def held():
                 values[:] = empty
                 return next()
@@ -253,7 +259,7 @@ def check_counters(channel):
         return code
 
     def rehearse(compile):
-        # Counts a check, so that the pages that this touches are not copied while a caller waits.
+        # Counts a check in advance. This copies the memory pages that counting touches before a caller waits.
         exec(counted("assert len('a') == 1, 'no'\nassert len('a') == 1", "2 t1:b1 t0:b0", compile), {})
         del watched[:]
         for step in undo:
@@ -261,19 +267,20 @@ def check_counters(channel):
         del undo[:]
 
     def ended_by(error):
-        # Records the values that the failed check has compared, if the exception ends the script because of it.
+        # Sends the values that the failed check compared, if a failed check raised the exception that ended the
+        # script.
         try:
             if watched and sys.gettrace() is None and sys.getprofile() is None:
                 found = failed_check(error)
                 if found is not None:
                     send_values(*found)
         except BaseException:
-            # The values only help to understand the failure, which is reported without them too.
+            # Ignore errors, because these values are optional.
             pass
 
     def failed_check(error):
-        # Returns the watched check in whose statement the exception, or one that was handled before it, was
-        # raised, and the variables there.
+        # Returns the watched check whose statement raised the exception or one of its contexts, and the frame of the
+        # statement. Returns None if no watched check raised it.
         for _ in range(EXCEPTIONS_MAX):
             if error is None:
                 return None
@@ -304,7 +311,7 @@ def check_counters(channel):
             part[0] = part[0][node.col_offset :]
             return b"".join(part).decode()
 
-        # A value that was not kept is the list itself.
+        # If a value was not stored, its entry is the list itself.
         values = [(text_of(operand), value) for operand, value in zip(operands, kept or ()) if value is not kept]
         bound, nodes, names = set(), [test], {}
         while nodes:
@@ -334,8 +341,8 @@ def check_counters(channel):
             send(b"V", "\0".join(part.replace("\0", "\\0") for part in parts).encode("utf-8", "replace"))
 
     def shown(value):
-        # Returns the text of a value, or None if it would not help. Functions, classes and modules are not
-        # values that a check compares, and an address tells nothing.
+        # Returns the text of a value. Returns None for functions, classes, modules and texts with an address, because
+        # these do not explain a failure.
         kind = type(value)
         if issubclass(kind, type) or kind in (type(sys), type(shown), type(len), type([].append)):
             return None
@@ -346,7 +353,8 @@ def check_counters(channel):
         return None if " at 0x" in told else told[: 2 * CHARACTERS_MAX]
 
     def guarded(value):
-        # Calls code of the value, with a limit on the time for all values, and without its output.
+        # Returns the text of a value whose class may be code of the script. Discards the output of this code. Limits
+        # the time for all values together.
         import _signal
 
         class TooLong(BaseException):
@@ -358,7 +366,7 @@ def check_counters(channel):
         nonlocal seconds_left
         timer, streams = _signal.ITIMER_REAL, (sys.stdout, sys.stderr)
         if seconds_left < SECONDS_MIN or _signal.getitimer(timer) != (0.0, 0.0):
-            # No time is left, or the script uses the timer.
+            # Give up if no time is left, or if the script uses the timer.
             raise TooLong
         before = _signal.signal(_signal.SIGALRM, stop)
         try:
@@ -370,7 +378,7 @@ def check_counters(channel):
             _signal.signal(_signal.SIGALRM, before)
             sys.stdout, sys.stderr = streams
 
-    # A `__repr__` can return an object of a subclass of `str`, whose methods are code of the script.
+    # Converts to an exact `str`. A `__repr__` can return a subclass of `str`, whose methods are code of the script.
     exact = str.__str__
 
     def bounded(value, depth):
@@ -381,7 +389,8 @@ def check_counters(channel):
             return "an integer of %d bits" % value.bit_length()
         plain = (list, tuple, set, frozenset, dict)
         if kind not in plain:
-            # The text of a large collection of another kind is not made, because its code cannot be interrupted.
+            # Do not format a large collection of another type, because the C code that formats it cannot be
+            # interrupted.
             is_large = isinstance(value, plain + (bytearray,)) or kind.__module__ == "collections"
             if is_large and len(value) > ITEMS_MAX:
                 return "%s of %d items" % (kind.__name__, len(value))

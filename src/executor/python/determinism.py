@@ -1,24 +1,25 @@
 def set_numpy_state(module, bits):
-    # Sets the whole state of the Mersenne twister of `numpy.random` from 2496 bytes, because seed() takes a millisecond.
+    # Sets the state of the Mersenne Twister of `numpy.random` from 2496 bytes. This is faster than seed(), which takes
+    # a millisecond.
     key = memoryview(bits).cast("I")
     module.set_state({"bit_generator": "MT19937", "state": {"key": key, "pos": 624}})
 
 
 def fixed_seeds(seed):
-    # Makes two runs of a script the same, as far as Python can: random numbers, unless the script sets a seed, the
-    # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
-    # the module was imported, and a function that describes the run when it has ended. Clocks and random bits of
-    # the machine, such as `os.urandom`, are fixed by a library on Linux, and not here. Also returns two functions for
-    # a process that is forked before the seed is known: one to be called before the fork, and one that begins again
-    # with the seed.
+    # Makes runs of a script repeatable. Fixes random numbers (unless the script sets a seed) and the order of entries
+    # in folders. Makes switches between threads rare. On Linux, a separate library fixes clocks and `os.urandom`.
+    #
+    # Returns a dictionary with a function for each module, to call after the import of the module. Also returns a
+    # function that describes a run that has ended. Also returns two functions for a process that is forked before the
+    # seed is known. Call the first before the fork, and the second with the seed after the fork.
     import os, sys, time
 
-    # The script may replace the functions.
+    # Keep references to these functions, because the script may replace them.
     read_clock, modules = time.clock_gettime_ns, sys.modules
     start = int.from_bytes(seed, "big")
     given = 0
 
-    # A thread that computes for less than this time, in seconds, is not interrupted.
+    # The interpreter does not interrupt a thread that computes for less than this time, in seconds.
     sys.setswitchinterval(1)
 
     listdir, scandir = os.listdir, os.scandir
@@ -44,7 +45,7 @@ def fixed_seeds(seed):
             self.left = iter(())
 
     class Listdir:
-        # An object, because a class may have the function as an attribute, and then it must not become a method.
+        # An object, because a function would become a method if a class has it as an attribute.
         def __call__(self, path="."):
             return sorted(listdir(path))
 
@@ -68,7 +69,7 @@ def fixed_seeds(seed):
             seed_with(self, next_seed() if a is None else a, version)
 
         module.Random.seed = seed
-        # The functions of the module belong to one generator.
+        # The functions of the module are methods of one generator.
         module.seed = module._inst.seed
         module.seed()
 
@@ -76,12 +77,13 @@ def fixed_seeds(seed):
         import random
 
         bits = random.Random(next_seed()).getrandbits
-        # The source of seeds for generators that are created without a seed.
+        # Generators that are created without a seed get their seed from this function.
         module.bit_generator.randbits = bits
         set_numpy_state(module, bits(32 * 624).to_bytes(4 * 624, "little"))
 
     def seed_timeit(module):
-        # It repeats a statement until 0.2 s have passed, which a clock that only counts its readings never shows.
+        # autorange() repeats a statement until 0.2 s have passed. The fixed clock only counts its readings, so that
+        # would never happen.
         def autorange(self, callback=None):
             taken = self.timeit(1)
             if callback:
@@ -90,16 +92,16 @@ def fixed_seeds(seed):
 
         module.Timer.autorange = autorange
 
-    # The library answers this number with how many threads and processes the script has started.
+    # For this clock id, the library returns the number of threads and processes that the script has started.
     observed_clock = 29047
     own = os.path.dirname(os.__file__) + "/lib-dynload/"
 
-    # The newest module that was loaded before the process was forked, and the packages of the modules up to it.
+    # The newest module that was loaded before the fork, and the packages with native code that were loaded by then.
     newest, native_before = None, frozenset()
 
     def observed():
-        # Returns, as text, the answer of the library, or "-" if the library is not loaded, and the names of the
-        # installed packages of which native code is loaded.
+        # Returns a text: the number of started threads and processes ("-" without the library), and the names of the
+        # installed packages whose native code is loaded.
         try:
             answer = str(read_clock(observed_clock))
         except OSError:
@@ -107,18 +109,19 @@ def fixed_seeds(seed):
         return " ".join([answer, *sorted(native_before | native_code())])
 
     def native_code():
-        # Only looks at the modules that are newer than `newest`, because a look at a module copies its page in a
-        # forked process.
+        # Reads only the modules that are newer than `newest`. In a forked process, reading a module copies its memory
+        # page.
         names, native = [], set()
         for name in reversed(modules):
             if name is newest:
                 break
             names.append(name)
-        # A look at a module may load another one.
+        # Use a copy of the names, because reading a module may import another module.
         for name in names:
             file = getattr(modules.get(name), "__file__", None)
             if file and file.endswith(".so") and own not in file:
-                # Some modules of a package have names outside of the package.
+                # Use the path instead of the module's name, because some modules of a package have names outside of
+                # it.
                 folder = max((path for path in sys.path if file.startswith(path + "/")), key=len, default="")
                 native.add(file[len(folder) + 1 :].partition("/")[0].partition(".")[0])
         return native
@@ -129,7 +132,7 @@ def fixed_seeds(seed):
         newest = next(reversed(modules))
 
     def begin_again(seed, generators):
-        # `generators` are those that the loaded modules have created.
+        # Starts again with `seed`. `generators` are the random generators that the loaded modules have created.
         nonlocal start, given
         start, given = int.from_bytes(seed, "big"), 0
         if "random" in modules:

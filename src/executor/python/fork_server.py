@@ -1,10 +1,10 @@
 def serve(stream):
-    # A trusted process for one list of modules. It loads the modules, and forks a child for each script. The
-    # child drops all its rights and then waits for the script. Only a child returns from this function, with
-    # the script's code and the object that ends the script.
+    # The fork server for one list of modules. It loads the modules, and forks a child for each script. The child drops
+    # all its rights and then waits for the script. Only a child returns from this function, with the script's code and
+    # the object that ends the script.
     #
-    # This process never runs a script. It has one thread, because a fork copies only the calling thread. It
-    # uses `_signal`, because the functions of `signal` create an enumeration for each number.
+    # The fork server is trusted, and never runs a script. It has one thread, because a fork copies only the calling
+    # thread. It uses `_signal`, because the functions of `signal` create an enumeration for each number.
     import _signal, ctypes, gc, json, mmap, os, resource, socket, struct, sys
 
     options = json.loads(stream.readline())
@@ -19,15 +19,15 @@ def serve(stream):
     SECCOMP = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
     LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
     CLOSE_RANGE, ALL_BEHIND = 436, 0xFFFFFFFF
-    # The descriptor of a child for its socket to the server. The child reports the end of the script there.
+    # The descriptor of a child for its socket to the server. The child reports the end of the script on it.
     CONTROL = 3
-    # The descriptor for a child's pictures, and for the counts of its checks.
+    # The descriptor for a child's plots, and for the counts of its checks.
     CHANNEL = 4
     PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE = 38, 41
 
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    # Its functions are called without releasing Python's global lock.
+    # PyDLL calls functions without releasing Python's global lock.
     forks = ctypes.PyDLL(confinement["forks"], use_errno=True)
 
     def checked(result):
@@ -80,7 +80,7 @@ def serve(stream):
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.dup2(control, CONTROL, inheritable=False)
-        # The received descriptors have higher numbers, because the fork server keeps the lowest ones open.
+        # The received descriptors have higher numbers, because the fork server keeps the lowest descriptors open.
         os.dup2(channel, CHANNEL, inheritable=False)
 
         for kind, most in limits.items():
@@ -88,7 +88,7 @@ def serve(stream):
         checked(forks.fork_server_empty_bounding_set())
         checked(forks.fork_server_drop_capabilities())
         checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        # Without huge pages, each page causes a fault, so the watch can count the memory of the run.
+        # Disable huge pages. Each page then causes a page fault, so the supervisor can count the memory of the run.
         checked(libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
 
         ruleset = system_call(LANDLOCK_CREATE, *landlock_handled, 0)
@@ -101,7 +101,7 @@ def serve(stream):
             else:
                 system_call(LANDLOCK_ADD, ruleset, 1, beneath, 0)
         system_call(LANDLOCK_RESTRICT, ruleset, 0)
-        # This also closes the files of the rules. There may be more of these than a script may have open.
+        # This also closes the descriptors of the rules. Their number may exceed the script's limit of open files.
         system_call(CLOSE_RANGE, CHANNEL + 1, ALL_BEHIND, 0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
         if is_fixed:
@@ -141,19 +141,19 @@ def serve(stream):
             set_numpy_state(sys.modules["numpy.random"], os.urandom(4 * 624))
 
     def rehearse(code_of):
-        # The start and the end of a script touch pages, and each causes a page fault and a copy. Do this now,
-        # because later a caller would wait for it.
+        # Runs an empty script. This copies the memory pages that the start and the end of a script touch, before a
+        # caller waits.
         exec(code_of(b"0"), {})
         rehearse_checks(compile)
         if is_fixed:
-            # With any values, because the script brings its own.
+            # Use any values, because each script has its own values.
             fix(1, 0, bytes(32))
         flush()
         collect()
 
     def read_whole(size):
-        # A call of C, because otherwise the memory would depend on the parts in which the bytes arrive. Ends the process
-        # if the channel was closed, because the process is then no longer needed.
+        # Reads `size` bytes with a C function. A loop in Python would make the memory layout depend on the sizes of
+        # the parts that arrive. Ends the process if the server has closed the socket.
         whole = bytearray(size)
         if size:
             into = ctypes.byref(ctypes.c_char.from_buffer(whole))
@@ -266,8 +266,8 @@ def serve(stream):
 
     # --- the main loop of this process ---
 
-    # Continue in a new PID namespace of the same user namespace. From there, this process can create a PID
-    # namespace for each child, and return. A new PID namespace applies to the next process, so fork.
+    # Continue in a child, because a new PID namespace applies only to the next child. The namespace belongs to the
+    # same user namespace, so this process can create a PID namespace for each child of its own, and return.
     first = os.fork()
     if first:
         os._exit(os.WEXITSTATUS(os.waitpid(first, 0)[1]))
@@ -279,7 +279,7 @@ def serve(stream):
     init_maker, theirs = socket.socketpair()
     maker = os.fork()
     if maker == 0:
-        # It was forked before any module was loaded, so its forks are cheap.
+        # This process creates the PID namespaces. It has loaded no modules, so its forks are cheap.
         os.close(requests)
         init_maker.close()
         forks.fork_server_make_inits(theirs.fileno())
@@ -293,8 +293,8 @@ def serve(stream):
     handled = struct.pack("%dQ" % len(handled), *handled)
     landlock_handled = handled, len(handled)
     kept = load(options["modules"], threads)
-    # Opened after the modules were loaded, because modules may be hostile, and an open folder gives access to
-    # its parents.
+    # Open the paths of the rules after the modules were loaded. Modules may be hostile, and an open folder gives
+    # access to its parents.
     landlock_rules = list(open_rules())
     # Keep references to the functions that the bootstrap and the end of a script use, because the script may
     # replace them. The first use of compile() creates the classes of all nodes.
@@ -337,10 +337,10 @@ def serve(stream):
         confine(stdout, stderr, control, channel, null)
         if not is_fixed:
             reseed()
-        # All deterministic runs must begin with the same memory.
+        # Always rehearse for deterministic runs, because they must begin with the same memory.
         if is_fixed or not is_awaited:
             rehearse(code_of)
-        # A script can read this frame, and must not see whether others wait.
+        # A script can read this frame, and must not see whether a caller waited for this child.
         del is_awaited
         os.write(CONTROL, b"+")
         fixed, (source, plan, call, stdin), inputs = await_script()

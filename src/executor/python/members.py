@@ -1,8 +1,8 @@
 def members_of(error, source):
-    # Returns the constructor, the methods and the attributes of the object of a QWED package that a script has used
-    # wrongly, as bytes: a line with the object's name and the number of its members, and a line for each member. Returns
-    # None for other errors. Until it is known that the object belongs to a QWED package, nothing runs that the script
-    # could have defined.
+    # Describes the object of a QWED package that a script used wrongly. The result is bytes: a line with the object's
+    # name and the number of its members, and a line for each constructor, method or attribute. Returns None if `error`
+    # has another cause. Runs no code that the script could have defined before the object is known to belong to a QWED
+    # package.
     import sys
 
     LINES_MAX, LINE_CHARS_MAX, VALUE_CHARS_MAX = 40, 400, 60
@@ -47,7 +47,7 @@ def members_of(error, source):
     scopes = [scope for frame in frames if frame.f_code.co_filename == SCRIPT for scope in (frame.f_locals, frame.f_globals)]
 
     def only(name):
-        # Returns the class or function of a QWED package with a name that nothing else has.
+        # Returns the class or function of a QWED package with this name. Returns None if the name is not unique.
         if "class " + name in source or "def " + name in source:
             return None
         found = [module.__dict__[name] for module in modules if name in module.__dict__]
@@ -63,8 +63,8 @@ def members_of(error, source):
         return None
 
     def named_in(text):
-        # Returns the object that the message of a TypeError names: DeadlineGuard.verify() missing …, or 'DeadlineResult'
-        # object is not …
+        # Returns the object that the message of a TypeError names. The message starts with, for example,
+        # `DeadlineGuard.verify() missing` or `'DeadlineResult' object is not`.
         name = text.split("'")[1] if text.startswith("'") and "' object " in text else ""
         if name:
             kinds = {type(value) for scope in scopes for value in scope.values() if name_of(type(value)) == name}
@@ -73,7 +73,7 @@ def members_of(error, source):
         return known_as(name) if "() " in text and name.isidentifier() else None
 
     def known_as(name):
-        # A name of the script comes first.
+        # Search the variables of the script first.
         return next((scope[name] for scope in scopes if name in scope), None) or only(name)
 
     def wrongly_used():
@@ -101,7 +101,7 @@ def members_of(error, source):
             return self.text
 
     def plain(text):
-        # Without addresses, and without the modules of classes.
+        # Removes addresses, and the modules of classes.
         return re.sub(r" at 0x\w+|\btyping\.|\bqwed\w*\.(?:\w+\.)*", "", text)
 
     def annotation_text(annotation):
@@ -143,11 +143,11 @@ def members_of(error, source):
     def members():
         if inspect.ismodule(thing):
             found = [name for name in public(dir(thing)) if own(getattr(thing, name)) is not None]
-            # Classes and functions first, because scripts use them more often than modules.
+            # List classes and functions first, because scripts use them more often than modules.
             return sorted(found, key=lambda name: inspect.ismodule(getattr(thing, name)))
         if inspect.isroutine(thing):
             return [thing.__name__ + signature(thing)]
-        # The members that the packages define, and not those of the frameworks that they use.
+        # Use only members that the QWED packages define, and not members of the frameworks that they use.
         bases = [base for base in thing.__mro__ if is_own(base.__module__)]
         fields = public(name for base in bases for name in vars(base).get("__annotations__", ()))
         names = public(name for base in bases for name in vars(base) if name not in fields)

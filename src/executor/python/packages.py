@@ -1,5 +1,5 @@
-# Prints, as JSON, which packages for verification scripts can be imported. The server puts NAMES before this
-# text: pairs of a module and its distribution on PyPI, or None if this script must find the distribution.
+# Prints, as JSON, which packages for verification scripts can be imported. The server inserts NAMES before this text:
+# pairs of a module and its distribution on PyPI. The distribution is None if this script must find it.
 import importlib.util
 import json
 from importlib import metadata

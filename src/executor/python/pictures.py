@@ -1,31 +1,31 @@
 def picture_seeds(channel):
-    # Sends the figures of a script to the server through the descriptor `channel`: figures that `plt.show`
-    # shows, figures that `savefig` saves under a plain file name, and figures that are open at the end.
-    # Returns functions to call after modules of matplotlib were imported, and a function to call when the
+    # Sends the figures of a script to the server through the descriptor `channel`: figures that `plt.show` shows,
+    # figures that `savefig` saves under a plain file name, and figures that are open at the end. Returns a dictionary
+    # with a function for each module of matplotlib, to call after its import. Also returns a function to call when the
     # script begins.
     #
-    # This code runs in the script's process, with the rights and the timeout of the script. The server does
-    # not trust the data that it receives.
+    # This code runs in the script's process, so the server does not trust the data that it receives.
     import os, sys
 
     PICTURES_MAX, BYTES_MAX, PICTURES_BYTES_MAX, SIDE_MAX = 4, 512 * 1024, 720 * 1024, 4096
     LABEL_BYTES_MAX = 24
-    # A picture that was too large is drawn again, smaller than necessary by this factor.
+    # A picture that is too large is drawn again. This factor makes it smaller than necessary.
     MARGIN = 0.9
     SIGNATURE = b"\x89PNG\r\n\x1a\n"
     # The options of savefig() that apply when a figure is drawn again.
     LOOKS = ("bbox_extra_artists", "bbox_inches", "dpi", "edgecolor", "facecolor", "pad_inches",
              "transparent")
-    # Draws exactly the figure. None would mean the setting "savefig.bbox".
+    # The option that draws exactly the figure. The value None would mean the setting "savefig.bbox".
     WINDOW = {"bbox_inches": False}
 
     # The PID of the script.
     own_number = None
-    # The number of pictures that were sent or too large, and the number of pictures above the maximum.
+    # `count` is the number of pictures that were sent or were too large. `omitted` is the number of pictures above the
+    # maximum.
     count = omitted = 0
     # The total size of the pictures that were sent, in bytes.
     sent = 0
-    # For each file name: a figure, its content, and its picture or the size of a picture that is too large.
+    # For each file name, a figure, its content, and its picture. If the picture is too large, its size instead.
     saved = {}
     # The original Figure.savefig of matplotlib.
     save = None
@@ -46,19 +46,19 @@ def picture_seeds(channel):
             send(b"L", picture.to_bytes(8, "little") + label)
 
     def report(label, error):
-        # An error in a figure must not make the run fail.
+        # Prints a warning, because an error in a figure must not make the run fail.
         try:
             print("%s could not be drawn: %r" % (label, error), file=sys.stderr)
         except BaseException:
             pass
 
     def side(png):
-        # Returns the longer side, from the header.
+        # Returns the longer side of a PNG in pixels, from its header.
         return max(int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big"))
 
     def bounds():
-        # Returns the maximum size of the next picture, for the first and for the second attempt. The server
-        # encodes the picture again, which can make it a sixteenth larger, and more pictures may follow.
+        # Returns the maximum size of the next picture, for the first and for the second attempt. The first limit
+        # leaves a sixteenth for the server, which encodes the picture again, and a third for later pictures.
         kept = sum(len(picture) for _, _, picture in saved.values() if isinstance(picture, bytes))
         left = max(0, PICTURES_BYTES_MAX - sent - kept)
         return min(BYTES_MAX * 15 // 16, left * 2 // 3), min(BYTES_MAX, left)
@@ -67,14 +67,14 @@ def picture_seeds(channel):
         return png.startswith(SIGNATURE) and len(png) <= most and side(png) <= SIDE_MAX
 
     def bounded(figure, dpi, options):
-        # Returns the resolution, lowered if the picture would be too large.
+        # Returns the resolution. Lowers it if the picture would be too large.
         dpi = min(dpi, SIDE_MAX / max(figure.get_size_inches()))
         settings = sys.modules["matplotlib"].rcParams
         box = options.get("bbox_inches")
         box = settings["savefig.bbox"] if box is None else box
         if not box:
             return dpi
-        # The box is a part of the figure, or larger than it, because parts may be far outside.
+        # The box can be smaller or larger than the figure, because artists may be far outside of the figure.
         pad = options.get("pad_inches")
         pad = settings["savefig.pad_inches"] if pad is None else pad
         if box == "tight":
@@ -88,7 +88,7 @@ def picture_seeds(channel):
         return min(dpi, SIDE_MAX / (side if isinstance(pad, str) else side + 2 * pad))
 
     def draw(figure, options):
-        # Returns the picture, or its size if it is too large even at the second, smaller attempt.
+        # Returns the picture. If the second, smaller attempt is still too large, returns the size of the picture.
         import io
 
         # Choose the resolution like savefig().
@@ -123,7 +123,7 @@ def picture_seeds(channel):
         is_plain = isinstance(name, str) and os.path.basename(name) == name
         if not is_plain or not name.lower().endswith((".png", ".svg")):
             return
-        # If several figures are saved under one name, only the last one counts.
+        # If several figures are saved under one name, only the last figure counts.
         saved.pop(name, None)
         if count + len(saved) >= PICTURES_MAX:
             omitted += 1
@@ -131,8 +131,8 @@ def picture_seeds(channel):
         with open(name, "rb") as file:
             picture = file.read(BYTES_MAX + 1)
         if not fits(picture, bounds()[0]):
-            # Draw a PNG if the file is too large or an SVG. Few clients show an SVG, and models cannot see
-            # it.
+            # Draw a PNG if the file is too large or is an SVG. Few clients show SVG files, and models cannot read
+            # them.
             looks = {key: options[key] for key in LOOKS if key in options}
             picture = draw(figure, looks)
         saved[name] = figure, content_of(figure), picture
@@ -159,13 +159,13 @@ def picture_seeds(channel):
                 report(label, error)
 
     def send_all():
-        # A child of the script has the descriptor too, but must not send the figures.
+        # A child process of the script has the descriptor too, but must not send the figures.
         if os.getpid() != own_number:
             return
         try:
             for name, (_, _, picture) in saved.items():
                 send_picture(name, picture)
-            # `send_open` needs `saved`, to skip figures that were saved.
+            # Clear `saved` only after `send_open`, which uses it to skip saved figures.
             if "matplotlib.pyplot" in sys.modules:
                 send_open()
         finally:

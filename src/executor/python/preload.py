@@ -1,6 +1,6 @@
 def load(modules, threads):
-    # Imports the modules and uses each once, because a first use creates objects lazily. Returns objects that
-    # must stay alive. `threads` returns the number of threads of this process, which must stay 1.
+    # Imports the modules and uses each module once, because a first use creates objects lazily. Returns objects that
+    # must stay alive. `threads` returns the number of threads of this process, which must remain 1.
     import os, sys
 
     uses = {
@@ -17,7 +17,7 @@ s.summation(x, (x, 1, 10)); s.sympify("x**2 + 1"); s.lambdify(x, x ** 2)(3)
 for g in (s.sin, s.cos, s.tan, s.exp, s.log, s.sqrt, s.atan):
     str(s.diff(g(x) * x, x)); str(s.diff(g(x) * s.exp(x), x)); str(s.integrate(x ** 2 + x, x))
 """,
-        # Each problem here has a solution. For a problem without one, Z3 starts a thread, which a fork would
+        # Each problem here has a solution. For a problem without a solution, Z3 starts a thread, which a fork would
         # not have.
         "z3": """
 import z3
@@ -38,8 +38,8 @@ del a, b, p, claims, solver, context
 import qwed_legal
 qwed_legal.DeadlineGuard(country="US").verify("2026-01-15", "30 business days", "2026-02-14")
 """,
-        # Finds fonts, creates glyphs and ticks, and loads the compressor. The figures of scripts are still
-        # numbered from one.
+        # Finds fonts, creates glyphs and ticks, and loads the compressor. Closing the figure makes the figures of
+        # scripts start with number 1.
         "matplotlib.pyplot": """
 import io, matplotlib.pyplot as plt
 figure, axes = plt.subplots()
@@ -72,8 +72,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             sys.modules["mpmath"].mp.prec = precision
 
     def unload(name):
-        # A script that does not import the module must not be affected by its settings. A script that imports
-        # it imports it again, which applies the settings.
+        # Unloads a module that changes global settings. The settings must not affect a script that does not import the
+        # module. A script that imports the module loads it again, which applies the settings.
         for module in list(sys.modules):
             if module == name or module.startswith(name + "."):
                 file = getattr(sys.modules[module], "__file__", None)
@@ -101,7 +101,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             restore(before[1])
             unload(name)
         if threads() != 1:
-            # A fork would not have the thread, but the locks that it holds.
+            # A fork would not have the thread, but would have the locks that the thread holds.
             print("%s starts a thread; leave it out of the list" % name, file=sys.stderr)
             os._exit(1)
     return kept

@@ -1,7 +1,8 @@
-# Prints, as JSON, the interpreter's version and the files that Python reads to run a script. It runs outside
-# of the sandbox with -I and -S, so only the standard library runs: no line of a .pth file, no sitecustomize,
-# and no code from PYTHONPATH or site-packages. These run later, inside the sandbox. Arguments: sources to
-# compile for this interpreter.
+# Prints, as JSON, the interpreter's version and the files that Python reads to run a script. The arguments are sources
+# to compile for this interpreter.
+#
+# This script runs outside of the sandbox with -I and -S, so only the standard library runs. Lines of .pth files,
+# sitecustomize, and code from PYTHONPATH or site-packages run only later, inside the sandbox.
 import json
 import marshal
 import os
@@ -9,7 +10,7 @@ import site
 import sys
 import sysconfig
 
-# Modules with shared libraries. They are imported so that the libraries are loaded and found.
+# Modules with shared libraries. This script imports them and lists the loaded libraries.
 WITH_LIBRARIES = (
     "_bz2", "_crypt", "_ctypes", "_curses", "_curses_panel", "_dbm", "_decimal", "_elementtree",
     "_gdbm", "_hashlib", "_lzma", "_sqlite3", "_ssl", "_uuid", "_zstd", "nis", "pyexpat", "zlib",
@@ -17,9 +18,9 @@ WITH_LIBRARIES = (
 
 
 def package_folders():
-    # Returns the folders of installed packages, in the order of site.main(). The functions of `site` find
-    # them, also in a virtual environment. For each folder they call addsitedir(), which would run .pth files,
-    # so it is replaced.
+    # Returns the folders of installed packages, in the order of site.main(). The functions of `site` find the folders,
+    # also in a virtual environment. This function replaces addsitedir(), which they call for each folder, because it
+    # would run .pth files.
     found = []
 
     def addsitedir(folder, known_paths=None):
@@ -27,7 +28,7 @@ def package_folders():
         return known_paths
 
     site.addsitedir = addsitedir
-    # Like Python without -I: only if the real and the effective user are the same.
+    # Like Python without -I, use the user's packages only if the real and the effective user are the same.
     is_own = os.geteuid() == os.getuid() and os.getegid() == os.getgid()
     site.ENABLE_USER_SITE = is_own
     site.venv(set())
@@ -61,8 +62,8 @@ def named_in_pth_files(folder):
 
 
 def loaded_files():
-    # Returns the mapped files, and the names by which the loader found them, because symlinks among these
-    # names must exist in the sandbox too. Empty if neither /proc nor the list of macOS is available.
+    # Returns the mapped files, and the paths by which the loader found them. Symlinks among these paths must exist in
+    # the sandbox too. Empty if neither /proc nor the list of macOS is available.
     for name in WITH_LIBRARIES:
         try:
             __import__(name)

@@ -1,6 +1,6 @@
-# Enters the sandbox of macOS, before any line of a script or of an installed package runs. Python was started
-# with only its standard library (-S), in an empty folder, and without PYTHONPATH. The rest of the setup
-# follows inside the sandbox. The result is written to standard input, which is a socket.
+# Enters the sandbox of macOS (Seatbelt), before any line of a script or of an installed package runs. Python was
+# started with only its standard library (-S), in an empty folder, and without PYTHONPATH. The rest of Python's start
+# follows inside the sandbox. The result is written to standard input, a socket.
 
 
 def enter(main):
@@ -18,11 +18,10 @@ def enter(main):
         os._exit(1)
 
     def limit_address_space():
-        # Limits the address space, so that an allocation fails (MemoryError) before the kernel ends the
-        # process. An arm64 process starts with hundreds of GiB of reserved address space, and the kernel
-        # refuses a limit below this size. So search for the smallest accepted limit. If no memory can be
-        # allocated within the limit, the limit does not work as expected and is removed. The kernel's limit
-        # of the used memory applies in any case.
+        # Limits the address space, so that an allocation fails (MemoryError) before the kernel ends the process. An
+        # arm64 process starts with hundreds of GiB of reserved address space. The kernel refuses a limit below this
+        # size, so this function searches for the smallest accepted limit. It removes the limit if a test allocation
+        # within the limit fails. The kernel's limit of the used memory applies in any case.
         import mmap
 
         kind = resource.RLIMIT_AS
@@ -57,11 +56,10 @@ def enter(main):
         ]
         reason = ctypes.c_char_p()
         if init(order["profile"]["text"].encode(), 0, parameters, ctypes.byref(reason)) != 0:
-            # Clients see this reason, so remove paths.
+            # Remove paths, because clients see this reason.
             words = (reason.value or b"no reason is given").decode(errors="replace").split()
             give_up(" ".join(word for word in words if "/" not in word)[:200])
-        # The first argument is a PID. Without an operation, the call returns whether the process is in a
-        # sandbox.
+        # The first argument is a PID. Without an operation, the call returns whether the process is in a sandbox.
         check.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
         if check(os.getpid(), None, 0) != 1:
             give_up("according to the kernel, the process is in no sandbox")

@@ -1,16 +1,15 @@
 def value_encoder():
-    # Returns two functions that encode a value as bytes: the value of the call of a test, and the value that the script
-    # has assigned to `result`. `src/executor/data.rs` decodes them. `src/batch/value.rs` compares the first with the
-    # expected one, which is never in this process.
+    # Returns two functions that encode a value as bytes. The first encodes the value of a test's call. The second
+    # encodes the value of the variable `result`. `src/executor/data.rs` decodes both. `src/batch/value.rs` compares
+    # the value of the call with the expected value, which is never in this process.
     #
     # Only values of exactly these types are encoded: None, bool, int, float, str, bytes, list, tuple, set, frozenset,
-    # dict. Other values, also of subclasses, are encoded as the name of their type. So no code of the script runs here,
-    # unless the script has replaced the functions that are used. That would change the value, which the script chooses
-    # anyway.
+    # dict. Other values, also of subclasses, are encoded as the name of their type, so no code of the script runs
+    # here. A script that replaces functions of this code only changes the value, which it chooses anyway.
     VALUE_BYTES_MAX, RESULT_BYTES_MAX, DEPTH_MAX, NAME_MAX = 1 << 20, 1 << 17, 128, 80
     type_of, length, listed, magnitude, iterated = type, len, list, abs, iter
     number_text, name_of, next_of = float.__repr__, type.__dict__["__name__"].__get__, next
-    # The name of a type may be an object of a subclass of `str`, whose methods are code of the script.
+    # Converts to an exact `str`. The name of a type may be a subclass of `str`, whose methods are code of the script.
     exact = str.__str__
     COLLECTIONS = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z", dict: b"d"}
 
@@ -28,7 +27,7 @@ def value_encoder():
 
     def encoded(value, left):
         parts = []
-        # The iterators of the collections that are being encoded, the innermost last.
+        # The iterators of the collections that are being encoded. The innermost collection is the last.
         open_ones = [iterated((value,))]
         while open_ones:
             try:
@@ -40,7 +39,7 @@ def value_encoder():
             tag = COLLECTIONS.get(kind)
             if tag is not None:
                 count = length(item)
-                # Each item takes at least a byte.
+                # Each item needs at least one byte.
                 if count > left:
                     raise TooLarge(b"L")
                 if length(open_ones) > DEPTH_MAX:

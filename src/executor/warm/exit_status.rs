@@ -1,5 +1,5 @@
-//! Reads the exit code of an ending process from the kernel, before its memory is freed. Freeing the memory takes as long
-//! as a short script, and the fork server learns the exit code only afterwards.
+//! Reads the exit code of an exiting process from `/proc`, before the kernel frees its memory. Freeing the memory
+//! takes as long as a short script. Only after that, the fork server gets the exit code.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,17 @@ use nix::unistd::Pid;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-/// The maximum size of `/proc/PID/stat`: 52 numbers, and a name of 16 bytes.
+/// The maximum size of `/proc/PID/stat`: 52 fields, with a process name of 16 bytes.
 const STAT_BYTES_MAX: usize = 2048;
 
 /// `PF_EXITING` of the kernel: the task has begun to exit.
 const EXITING: u64 = 4;
 
-/// The number of attempts to read the exit code one after another. A process begins to exit a few microseconds after
-/// it has announced its end.
+/// The number of attempts to read the exit code without a pause. A process begins to exit a few microseconds after it
+/// has announced its exit code.
 const ATTEMPTS: usize = 20;
-/// The number of further attempts, each after a pause. After the last one, the exit code comes from the fork server.
+/// The number of further attempts, each after a pause. After the last attempt, the exit code comes from the fork
+/// server.
 const PAUSES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct ExitStatus(File);
 
-/// The numbers of the file that are used here (`proc_pid_stat(5)`).
+/// The fields of `/proc/PID/stat` that are used here (`proc_pid_stat(5)`).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     flags: u64,
@@ -38,15 +39,15 @@ struct Stat {
 }
 
 impl ExitStatus {
-    /// Opens the file of a process. Returns `None` if the kernel would not show the exit code to this process. The kernel
-    /// then shows 1 instead of the address of the code, and 0 instead of the exit code.
+    /// Opens the file of a process. Returns `None` if the kernel hides the exit code from this process. The kernel
+    /// then shows 1 as the address of the code, and 0 as the exit code.
     pub(super) fn of(process: Pid) -> Option<Self> {
         let status = Self(File::open(format!("/proc/{process}/stat")).ok()?);
         (status.read()?.code_address > 1).then_some(status)
     }
 
-    /// Waits for a moment until the process exits, and returns its exit code, or the negative number of a signal.
-    /// Returns `None` if the process does not exit at once.
+    /// Waits a few milliseconds for the process to exit. Returns its exit code, or the negative number of the signal
+    /// that killed it. Returns `None` if the process does not exit in this time.
     pub(super) async fn soon(&self) -> Option<i32> {
         for attempt in 0..ATTEMPTS + PAUSES {
             if let Some(code) = self.read()?.exit_code() {
@@ -74,7 +75,7 @@ impl Stat {
         // The name of the process may contain spaces and parentheses.
         let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
         let mut fields = str::from_utf8(text.get(after_name..)?).ok()?.split_ascii_whitespace();
-        // `nth` skips the fields before. The first field is number 3.
+        // `nth(skipped)` skips fields. The first field after the name is field 3 of the manual page.
         let mut next = |skipped| fields.nth(skipped)?.parse().ok();
         Some(Self {
             flags: next(6)?,
@@ -85,8 +86,8 @@ impl Stat {
         })
     }
 
-    /// Returns the exit code if it is final. The kernel sets it before it takes the memory away from the process. If
-    /// another thread still runs, that thread may decide the exit code.
+    /// Returns the exit code if it is final. The kernel sets the exit code before it frees the memory of the process.
+    /// If another thread still runs, that thread may decide the exit code.
     fn exit_code(&self) -> Option<i32> {
         let is_final = self.flags & EXITING != 0 && self.memory_bytes == 0 && self.threads == 1;
         let signal = i32::try_from(self.wait_status & 0x7f).ok()?;
@@ -130,7 +131,7 @@ mod tests {
             command.args(["-c", &format!("read line; exit {code}")]).stdin(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
-            // While the program is being loaded, it has no code yet.
+            // While the program is being loaded, its code has no address yet.
             let status = loop {
                 if let Some(status) = ExitStatus::of(process) {
                     break status;

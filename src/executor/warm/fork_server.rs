@@ -1,9 +1,9 @@
-//! The process of a fork server, from the server's side. No script runs in this process.
+//! Starts the process of a fork server, and communicates with it. No script runs in this process.
 //!
 //! A supervisor launches the process like a script, but as [`Role::ForkServer`]. The standard output of the process is
 //! a socket. For each child, the server sends a name of 16 bytes, a byte that is 1 if a script waits for the child,
-//! and five descriptors: stdout, stderr, the child's control socket, the lifeline of its init, and the side channel.
-//! When a child has ended, the fork server answers with a line: the child's name and exit code.
+//! and five descriptors: stdout, stderr, the child's control socket, the socket of its process 1, and the side
+//! channel. When a child has ended, the fork server sends a line with the child's name and exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -39,10 +39,10 @@ use super::runs_watch::RunsWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 use crate::sandbox::{MemoryWatch, passing};
 
-/// The maximum number of bytes that are kept of a line of the fork server's log.
+/// The maximum length of a line of the fork server's log, in bytes. Longer lines are split.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 
-/// The maximum number of bytes that are kept of an incomplete line. The notice of a child's end has some twenty bytes.
+/// The maximum number of bytes of an incomplete exit notice. A complete notice has some twenty bytes.
 const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
 /// The name of a child: the 16 bytes of a UUID.
@@ -63,8 +63,8 @@ pub(super) enum ForkServerError {
     /// Below tier 3, the children of a fork server cannot be contained.
     #[error("warm interpreters need tier 3 of the sandbox")]
     NotAtThisTier,
-    /// Modules could be loaded from the workspace. They must not run in the fork server, because it has rights that no
-    /// script has.
+    /// Modules could be loaded from the workspace. They must not run in the fork server, because the fork server has
+    /// rights that no script has.
     #[error(
         "scripts can read the workspace of the governed tools (PYTHONPATH, a .pth file or \
          QWED_MCP_READ_PATHS names it), and its code must not run in a fork server"
@@ -93,11 +93,11 @@ pub(super) struct ForkServer {
     running: Running,
     /// The PID of the supervisor.
     pub(super) supervisor: Option<u32>,
-    /// The plan of each run, with the readable paths and the limits.
+    /// The plan of the sandbox of each run, with the readable paths and the limits.
     pub(super) plan: Plan,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them.
     pub(super) determinism: Option<Determinism>,
-    /// The watch of all warm runs, also of the runs in this fork server's children.
+    /// The watch of all warm runs, which all fork servers share.
     pub(super) watch: Arc<RunsWatch>,
     /// The control groups of the server's runs. Each child enters one of them.
     pub(super) groups: Arc<RunGroups>,
@@ -120,7 +120,7 @@ impl Running {
 }
 
 impl ForkServer {
-    /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has loaded all modules.
+    /// Starts a fork server for the interpreter and the sandbox of `alone`. Waits until it has loaded all modules.
     /// Also returns the folders from which the modules were loaded.
     pub(super) async fn start(
         alone: &OneShotExecutor,
@@ -146,7 +146,7 @@ impl ForkServer {
             scratch: PathBuf::from("/"),
             environment: contained.interpreter.environment.clone(),
             cpu_seconds: loading.cpu_seconds,
-            // The fork server counts as alone, because each run in it has its own neighbours.
+            // The fork server has no neighbours, because each run in its children has its own.
             neighbours: Neighbours::default(),
             // The fork server has no control group, because each child has its own group.
             group: None,
@@ -204,13 +204,12 @@ impl ForkServer {
         Ok((server, packages))
     }
 
-    /// Returns whether the fork server is alive.
     pub(super) fn is_alive(&self) -> bool {
         !self.running.is_over.is_cancelled()
     }
 
-    /// Requests a child with these descriptors. `is_awaited` is whether a script waits for it. The receiver gets the
-    /// child's exit code, once, or an error if the fork server dies first.
+    /// Requests a child with these descriptors. `is_awaited` is whether a script waits for the child. The receiver
+    /// gets the child's exit code, or an error if the fork server dies first.
     pub(super) async fn fork(
         &self,
         descriptors: Vec<OwnedFd>,
@@ -237,7 +236,7 @@ impl ForkServer {
     }
 }
 
-/// Returns the first line of a fork server's input.
+/// Returns the first line of a fork server's input: its options as JSON.
 fn options(loading: &Loading, takes_pictures: bool, determinism: Option<Determinism>) -> String {
     let options = json!({
         "modules": loading.modules,
@@ -247,8 +246,8 @@ fn options(loading: &Loading, takes_pictures: bool, determinism: Option<Determin
     format!("{options}\n")
 }
 
-/// Keeps the supervisor on the list until it has ended. If the supervisor was killed, kills the processes that it
-/// watched.
+/// Waits until the supervisor has ended, and then removes it from the list. If the supervisor was killed, kills the
+/// processes that it watched.
 async fn outlive(mut supervisor: Child, listed: Listed, supervisors: Supervisors) {
     let ended = supervisor.wait().await;
     drop(listed);
@@ -274,7 +273,7 @@ async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) 
     }
 }
 
-/// Reads the last output of a process that is ending.
+/// Reads the last output of an ending process, with a timeout.
 async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut limited = source.take(u64::try_from(bytes_max).unwrap_or(u64::MAX));
@@ -282,7 +281,7 @@ async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u
     bytes
 }
 
-/// Logs the output of modules while they are loaded, and later errors.
+/// Logs the fork server's stderr: the output of modules while they are loaded, and later errors.
 async fn log_output(log: impl AsyncRead + Unpin) {
     let mut lines = BufReader::new(log);
     let log_bytes_max = u64::try_from(LOG_BYTES_MAX).unwrap_or(u64::MAX);

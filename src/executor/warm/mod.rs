@@ -1,12 +1,12 @@
-//! Warm interpreters, which answer a verification in less time than Python needs to start.
+//! Runs scripts in warm interpreters, in less time than Python needs to start.
 //!
-//! A fork server (`fork_server.py`) is a trusted Python process that has loaded the modules of verifications. It forks
-//! a child for each script. The child takes on every layer of a cold run, and is a spare until a script comes. Each
-//! child runs one script, and has never been in contact with another script.
+//! A fork server (`python/fork_server.py`) is a trusted Python process that has imported packages for scripts. It
+//! forks a child for each script. The child applies every layer of a cold run's sandbox to itself. It is a spare until
+//! it receives a script. Each child runs only one script.
 //!
-//! `fork_server` starts the process and communicates with it. `spare` is one of its children on the server's side.
-//! `pool` keeps some children ready. If a warm run fails before any output was passed on, the script runs in a new
-//! interpreter. Fork servers exist at tier 3 only.
+//! `fork_server` starts the process and communicates with it. `spare` is the server's side of one child. `pool` keeps
+//! some children ready. If a warm run fails before any output was passed on, the script runs in a new interpreter.
+//! Fork servers exist at tier 3 only.
 //!
 //! The more modules a fork server has loaded, the longer each fork takes. So there are several fork servers, each with
 //! more modules than the previous one. A script gets the first fork server that has loaded all of the script's imports
@@ -57,7 +57,7 @@ pub(crate) struct WarmExecutor {
     is_deterministic: bool,
 }
 
-/// The keeper of one fork server. It starts the fork server and replaces it.
+/// Starts one fork server, and replaces it when necessary.
 #[derive(Debug)]
 struct Keeper {
     alone: Arc<OneShotExecutor>,
@@ -137,10 +137,10 @@ impl WarmExecutor {
         }
     }
 
-    /// Returns the best ready fork server for a script: the first fork server that has loaded all of the script's
-    /// imports, otherwise one with more modules, otherwise one with fewer modules. If the first one does not run,
-    /// starts it for later scripts. A deterministic run waits for it, because the addresses in its children depend on the
-    /// modules.
+    /// Returns the best ready fork server for a script. The best is the first fork server that has loaded all of the
+    /// script's imports. If it does not run, starts it for later scripts, and returns a ready fork server with more
+    /// modules, or else with fewer. A deterministic run waits for the best fork server, because addresses in children
+    /// depend on the loaded modules.
     async fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
@@ -171,7 +171,7 @@ impl WarmExecutor {
             let Some((unsettled, spare)) = cancel.run_until_cancelled(taken).await else {
                 return Ok(Outcome::never_started());
             };
-            // While `_busy` is held, no other child is made without need.
+            // While `_busy` exists, the pool delays the preparation of more children.
             if let Some((spare, _busy)) = spare {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
@@ -252,7 +252,8 @@ impl Keeper {
         pool
     }
 
-    /// Returns the pool as soon as it is ready. Starts a fork server like [`Self::pool`]. `None` if none becomes ready.
+    /// Returns the pool as soon as it is ready. Starts a fork server like [`Self::pool`]. `None` if no fork server
+    /// becomes ready.
     async fn when_ready(self: &Arc<Self>) -> Option<Arc<Pool>> {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -260,7 +261,7 @@ impl Keeper {
             if let Some(pool) = self.pool() {
                 return Some(pool);
             }
-            // The start may have ended since then, so only these states mean that no fork server will be ready.
+            // The start may have ended since `pool` returned. Only in these states will no fork server become ready.
             if matches!(*self.state(), State::Unavailable { .. } | State::Closed) {
                 return None;
             }
@@ -372,7 +373,7 @@ impl Keeper {
     }
 }
 
-/// Retires `pool` when it was not used for `idle`.
+/// Retires `pool` as soon as it has been unused for `idle`.
 async fn retire_when_idle(keeper: Weak<Keeper>, pool: Weak<Pool>, idle: Duration) {
     loop {
         let Some(current) = pool.upgrade() else { return };
@@ -423,9 +424,8 @@ impl Executor for WarmExecutor {
     }
 
     fn warm_up(&self) {
-        // Without this, the first call would start a fork server. The fork servers start one after another, so that the
-        // first, which suits most scripts, is ready as soon as possible. The others start with the first script that
-        // needs them.
+        // Starts fork servers before the first call needs them. They start one after another, so that the first fork
+        // server is ready as soon as possible. The others start with the first script that needs them.
         let keepers: Vec<_> = self.keepers.iter().take(WARMED_UP_MAX).cloned().collect();
         if let Some(first) = self.keepers.first() {
             first.tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Keeps spare children ready, which are forked and confined before their scripts arrive.
+//! Prepares spare children: forks and confines them before their scripts arrive.
 
 use std::num::NonZero;
 use std::pin::pin;
@@ -16,36 +16,35 @@ use super::super::package_folders::PackageFolders;
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
-/// The number of tasks that make children while no script waits. When its child is ready, each task waits until the
-/// channel has room for the child. The channel holds one child. So there are at most three spares while no script
-/// waits.
+/// The number of tasks that make children while no script waits. Each task can wait with a ready child until the
+/// channel has capacity. The channel buffers one child. So at most three spares exist while no script waits.
 const MAKERS_AT_REST: usize = 2;
 
-/// The maximum number of tasks that make children. There is one task for each processor, but never more than this.
+/// The maximum number of tasks that make children. Up to this number, each processor has one task.
 const MAKERS_MAX: usize = 64;
 
 /// The timeout for the preparation of a child. The preparation takes milliseconds, if the machine is not out of memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum number of children in a row that may fail to get ready. After that, the task makes no more children.
+/// The number of failures in a row after which a task makes no more children.
 const FAILURES_MAX: usize = 5;
 
-/// The pause after the failure of a child to get ready.
+/// The pause after a child did not become ready.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum age of a fork server. No known resource accumulates in a fork server. This limit is for unknown
 /// resources.
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The maximum time for which a script waits while no new spare is made. The script then runs in a new interpreter. If
-/// spares are still made, a script in a long queue continues to wait.
+/// The time without a new spare after which a waiting script runs in a new interpreter. While new spares are made, a
+/// script in a long queue continues to wait.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum delay of a new spare while a script runs and another spare exists. Making the spare at once would take
 /// processor time from the script, and a caller waits for the script.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 
-/// The maximum number of tasks that a result passes one after another, from the end of the script to the client.
+/// The maximum number of async tasks through which a result passes from the script to the client.
 const TASKS_OF_RESULT: usize = 8;
 
 /// The demand for spares.
@@ -84,7 +83,7 @@ impl Demand {
         self.waiting.load(Ordering::Relaxed) > self.spares.load(Ordering::Relaxed)
     }
 
-    /// Waits until the maker with this index is needed, which is so while more than `index` scripts wait. The makers
+    /// Waits until the maker with this index is needed. It is needed while more than `index` scripts wait. The makers
     /// with an index below [`MAKERS_AT_REST`] are always needed.
     async fn wait_for_turn(&self, index: usize) {
         loop {
@@ -96,8 +95,8 @@ impl Demand {
         }
     }
 
-    /// Waits until there is no spare, or until no script runs. In the second case, first gives the tasks that write the
-    /// last result their turn. Waits at most for [`PUT_OFF_MAX`].
+    /// Waits until no spare is left, or until no script runs. In the second case, first yields to the tasks that write
+    /// the last result. Waits at most for [`PUT_OFF_MAX`].
     async fn wait(&self) {
         let wanted = async {
             loop {
@@ -110,7 +109,7 @@ impl Demand {
                 }
                 changed.await;
             }
-            // The script that ended has woken this task before those that write its result.
+            // The end of a script wakes this task before the tasks that write the script's result.
             for _ in 0..TASKS_OF_RESULT {
                 yield_now().await;
             }
@@ -246,7 +245,7 @@ impl Pool {
         }
     }
 
-    /// Returns how much of the time `idle` is left, counted from the last call.
+    /// Returns the time until the pool has been unused for `idle`.
     pub(super) fn idle_remaining(&self, idle: Duration) -> Duration {
         let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
         idle.saturating_sub(last_used.elapsed())

@@ -1,9 +1,9 @@
 //! Watches all runs in warm interpreters, in one thread.
 //!
-//! The time that a look at a run takes depends on the run's processes. With a thread for each run, many hostile runs
-//! would take the server's share of the processors from the thread that serves clients. One thread takes at most one
-//! processor, with any number of runs. It looks at runs in the order in which they are due. This module decides only
-//! whether a run exceeds a limit.
+//! A sample of a run takes longer if the run has more processes. With a thread for each run, many hostile runs would
+//! take the processors from the thread that serves clients. A single thread takes at most one processor, with any
+//! number of runs. It samples the runs in the order in which they are due. This module only detects that a run exceeds
+//! a limit. It never kills a run.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct RunsWatch {
     runs: Mutex<Option<Sender<WatchedRun>>>,
 }
 
-/// A run, as the watching thread knows it.
+/// A run, with the data that the watching thread needs.
 #[derive(Debug)]
 struct WatchedRun {
     watch: MemoryWatch,
@@ -33,12 +33,12 @@ struct WatchedRun {
     known: Arc<Mutex<Known>>,
 }
 
-/// The results of the last look at a run.
+/// The results of the last sample of a run.
 #[derive(Debug)]
 struct Known {
-    /// How long the run had a processor, and how long it was kept from one.
+    /// How long the run had a processor, and how long other processes kept it from one.
     time: ProcessorTime,
-    /// The permit to be a run without its weight. Dropped when the run has its weight, or is over.
+    /// The permit to run without a CPU weight. Dropped when the run has its CPU weight, or is over.
     unsettled: Option<OwnedSemaphorePermit>,
 }
 
@@ -73,15 +73,15 @@ impl WatchOfRun {
         (&mut self.exceeded).await.unwrap_or(Exceeded::Memory)
     }
 
-    /// Returns how long the run had a processor, and how long it was kept from one, at the time of the last look.
+    /// Returns the run's [`ProcessorTime`] at the last sample.
     pub(super) fn time(&self) -> ProcessorTime {
         lock(&self.known).time
     }
 }
 
 impl RunsWatch {
-    /// Watches `python` and its descendants. Descendants that have lost their parent are children of `init`. Drops
-    /// `unsettled` when the run has its weight.
+    /// Watches `python` and its descendants. Descendants without a parent become children of `init`. Drops `unsettled`
+    /// when the run has its CPU weight.
     pub(super) fn start(
         &self,
         watch: MemoryWatch,
@@ -109,8 +109,8 @@ impl RunsWatch {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.get_or_insert_with(|| {
             let (sender, received) = channel();
-            // With the weight of the server's other threads, because a thread that waits for a processor sees a run's
-            // memory late.
+            // The thread has the same CPU weight as the server's other threads. With a lower weight, it would sample a
+            // run's memory too late.
             thread::spawn(move || watch_runs(&received));
             sender
         })
@@ -118,7 +118,7 @@ impl RunsWatch {
     }
 }
 
-/// Watches runs until the last run is over and no more runs can come.
+/// Watches runs until the last run is over and the handle is dropped.
 fn watch_runs(received: &Receiver<WatchedRun>) {
     let mut runs: Vec<WatchedRun> = Vec::new();
     loop {
@@ -142,7 +142,7 @@ fn watch_runs(received: &Receiver<WatchedRun>) {
     }
 }
 
-/// Looks at the run that has been due for the longest time.
+/// Samples the run that has been due for the longest time.
 fn check_first(runs: &mut Vec<WatchedRun>) {
     let count = u64::try_from(runs.len()).unwrap_or(u64::MAX);
     let first = runs.iter_mut().enumerate().min_by_key(|(_, run)| run.due);

@@ -1,4 +1,5 @@
-//! One child of a fork server, from the server's side. At first it is a spare. With a script, it becomes a run.
+//! The server's side of one child of a fork server. At first the child is a spare. When it receives a script, it
+//! becomes a run.
 
 use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -45,9 +46,9 @@ const END_BYTES_MAX: usize = 8;
 pub(super) enum NoOutcome {
     /// The run was lost with its fork server, so its ending is unknown.
     Lost,
-    /// The script was killed, but its process does not end. The receiver gets a value when the process has ended. The
-    /// PID is the PID of the fork server's supervisor. If the fork server ends first, the receiver gets no value, and
-    /// the process ends before this supervisor.
+    /// The script was killed, but its process does not end. The receiver gets the exit code when the process ends. If
+    /// the fork server ends first, the receiver gets no value. The process is then dead when the supervisor with this
+    /// PID has ended.
     DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
@@ -56,7 +57,7 @@ pub(super) enum NoOutcome {
 pub(super) struct Spare {
     /// The socket over which the child receives the script, and announces the end of the script.
     control: UnixStream,
-    /// The lifeline of the run's process 1. When it closes, process 1 ends, and the run with it.
+    /// A socket to the run's process 1. When the socket closes, process 1 ends, and the kernel kills the run.
     lifeline: Option<UnixStream>,
     ended: oneshot::Receiver<i32>,
     stdout: Capture<pipe::Receiver>,
@@ -64,7 +65,7 @@ pub(super) struct Spare {
     side_channel: SideChannel,
     /// The PID of the child, in the PID namespace of the server.
     python: Pid,
-    /// The kernel's record of the child's exit code; `None` if this process may not read it.
+    /// The child's `/proc/PID/stat`; `None` if the kernel hides the exit code from this process.
     exit_status: Option<ExitStatus>,
     /// The PID of the child's process 1, in the PID namespace of the server.
     init: Pid,
@@ -74,8 +75,8 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Forks a child, and waits until it is confined. If no script waits for the child (`is_awaited`), it also does what
-    /// makes the script faster.
+    /// Forks a child, and waits until the child is confined. If no script waits for the child (`is_awaited` is false),
+    /// the child also makes preparations that speed up its script.
     pub(super) async fn prepare(server: &Arc<ForkServer>, is_awaited: bool) -> io::Result<Self> {
         let (stdout, stdout_end) = output()?;
         let (stderr, stderr_end) = output()?;
@@ -115,10 +116,10 @@ impl Spare {
     }
 
     /// Runs `given` until it ends, within `limits`. Returns as soon as the output is complete. By then the kill of all
-    /// remaining processes has begun. Drops `unsettled` when the run has its weight.
+    /// remaining processes has begun. Drops `unsettled` when the run has its CPU weight.
     ///
-    /// The exit code is the kernel's: the fork server has waited for it, or it was read while the process exits. A script
-    /// can write to the socket of its process, so the announced exit code never makes the result better.
+    /// The exit code comes from the kernel, through the fork server or `/proc`. The child announces its exit code on
+    /// its control socket too. A script can forge that announcement, so it never makes the result better.
     pub(super) async fn run(
         mut self,
         given: Given<'_>,
@@ -133,7 +134,7 @@ impl Spare {
         let (mut watch, mut announced) = (None, None);
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
-        // An end counts before the timeout, because this server may be late to notice both.
+        // If the run has ended and the timeout has expired, the end counts, because this server may notice both late.
         let cause = tokio::select! {
             biased;
             cause = self.follow(given, memory_bytes, limits.neighbours, &mut unsettled, &mut watch, &mut announced) => cause,
@@ -155,7 +156,7 @@ impl Spare {
                 Some(worse(code, announced))
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::Exceeded(_) => {
-                // The wait also ends if the fork server has ended, because all children of the fork server end too.
+                // The receiver is also notified if the fork server ends, because its children end too.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
                     return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
                 }
@@ -200,7 +201,7 @@ impl Spare {
         })
     }
 
-    /// Gives the child its weight and, for a deterministic run, its only processor.
+    /// Gives the child its CPU weight. Keeps the child of a deterministic run on one processor.
     fn place(&self, neighbours: Neighbours) -> Option<OnlyProcessor> {
         lower_beside(neighbours, self.python);
         self.server.determinism.as_ref().and_then(|_| keep_on_one(self.python))
@@ -266,11 +267,11 @@ impl Spare {
             {
                 return Cause::Ended(code);
             }
-            // The fork server reports the end of the process.
+            // Without an exit code from `/proc`, the fork server reports the end of the process through `ended`.
             std::future::pending().await
         };
         let too_much = async {
-            // The watch does not start at once, because most runs are over by then.
+            // Delays the watch, because most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // A failure counts as exceeded memory, because no run continues without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
@@ -299,7 +300,7 @@ async fn write_parts(
     let mut parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut rest = &mut parts[..];
     loop {
-        // Also skips empty parts, so that a write of no bytes means that the other end takes no more.
+        // Skips empty parts, because a write of no bytes would look like a closed socket.
         IoSlice::advance_slices(&mut rest, 0);
         if rest.is_empty() {
             return Ok(());

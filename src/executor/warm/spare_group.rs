@@ -11,8 +11,8 @@ use crate::sandbox::{ControlGroup, Plan};
 
 use super::super::run_groups::{MemoryBound, RunGroups};
 
-/// A control group with one waiting child in it. The child is killed by the end of its process 1. Dropping this value
-/// removes the group once the child is dead.
+/// A control group with one waiting child in it. The end of its process 1 kills the child. Dropping this value removes
+/// the group as soon as the child is dead.
 #[derive(Debug)]
 pub(super) struct SpareGroup {
     group: Option<ControlGroup>,
@@ -51,13 +51,13 @@ impl SpareGroup {
         }
     }
 
-    /// Lowers the group's memory limit by `bytes`, for a script that asks for less memory than others have.
+    /// Lowers the group's memory limit by `bytes`, for a script with a lower limit than usual.
     pub(super) async fn lowered_by(self, bytes: u64) -> Option<Self> {
         let lowered = spawn_blocking(move || {
             if let (Some(group), Some(memory_bytes)) = (&self.group, self.memory_bytes)
                 && let Err(error) = group.limit_memory(memory_bytes.saturating_sub(bytes))
             {
-                // The run can continue, because the watch enforces the documented limit.
+                // The run can continue, because the memory watch enforces the documented limit.
                 tracing::warn!(%error, "the memory limit of a control group could not be lowered");
             }
             self

@@ -1,4 +1,4 @@
-//! Lists runs and their files, one page at a time.
+//! Lists runs and their files in pages.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,47 +21,43 @@ use crate::governance::evidence::Timestamp;
 pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
 /// The maximum number of items on a page.
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
-/// The maximum number of entries of a folder that are visited. It is limited because tests can leave millions of files.
+/// The maximum number of entries of a folder that are visited, because tests can leave millions of files.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
-/// The maximum number of runs that are listed, newest first. Older runs can still be read by their ids.
+/// The maximum number of runs in a list. Older runs can still be read by their ids.
 pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
-/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page<T> {
-    /// The items of this page.
     pub(crate) items: Vec<T>,
     /// The offset of the next page; `None` for the last page.
     pub(crate) next_offset: Option<usize>,
-    /// Whether the list was cut at a limit. If so, there are more items than all pages show.
+    /// Whether the list was cut at a limit. Then more items exist than all pages contain.
     pub(crate) truncated: bool,
 }
 
-/// A run in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RunEntry {
     pub(crate) run_id: Uuid,
     pub(crate) state: RunState,
-    /// The time of the run's end, or the last change of its folder if it has not ended.
+    /// The time of the run's end. For a run without evidence, the last change of its folder.
     pub(crate) finished: Timestamp,
     pub(crate) files: usize,
     /// The size of all files together, in bytes.
     pub(crate) bytes: u64,
-    /// Whether some files of the run are not included in `files` and `bytes`.
+    /// Whether `files` and `bytes` do not include all files of the run.
     pub(crate) has_more: bool,
 }
 
-/// A file of a run in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FileEntry {
     /// The path relative to the run's folder.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// The media type by the file extension.
+    /// The media type for the file extension.
     pub(crate) media_type: &'static str,
-    /// Whether the file can be read: it is a regular file without other hard links, and its path is UTF-8 and not too
-    /// long.
+    /// Whether the file can be read. It must be a regular file with one hard link, and a valid path for
+    /// [`Artifacts::read`].
     pub(crate) readable: bool,
 }
 
@@ -89,8 +85,8 @@ impl Artifacts {
         Ok(Page { items, next_offset: page.next_offset, truncated })
     }
 
-    /// Lists the newest runs, newest first, and returns whether more exist. Takes longer than [`Self::list_runs`],
-    /// because it counts all files of each run, up to [`ENTRIES_MAX`].
+    /// Lists the newest runs, newest first. Also returns whether more runs exist. Slower than [`Self::list_runs`],
+    /// because it counts up to [`ENTRIES_MAX`] files of each run.
     pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
         let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
@@ -147,10 +143,10 @@ impl Artifacts {
     }
 }
 
-/// Finds the newest runs, newest first, and returns whether more exist. Must examine all runs, because the folder is
+/// Finds the newest runs, newest first. Also returns whether more runs exist. Examines all runs, because the folder is
 /// not sorted by time.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
-    // If a run is removed during this walk, the closure returns `None` and the run is not listed.
+    // `None` if the run is removed meanwhile.
     let run = |name: &OsStr| {
         let run_id = run_id_of(name)?;
         let folder = root.folder(name).ok()?;
@@ -161,7 +157,6 @@ fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
     root.each_name(|name| {
         newest.extend(run(&name));
         if newest.len() > runs_max {
-            // Drop the oldest run.
             newest.pop();
             truncated = true;
         }
@@ -190,7 +185,7 @@ fn run_entry(
     Ok(RunEntry { run_id, state, finished, files, bytes, has_more: reach == Reach::Part })
 }
 
-/// Returns whether a file is listed. Folders and the server's internal files are not listed.
+/// Returns whether an entry appears in lists. Folders and the server's internal files do not.
 fn is_listed(path: &Path, stat: &Stat) -> bool {
     stat.kind != Kind::Folder && !is_internal(path)
 }

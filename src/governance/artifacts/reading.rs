@@ -1,4 +1,4 @@
-//! Reads a file of a run, one chunk at a time. Never returns the lock file or a file that is still being written.
+//! Reads the files of a run in chunks. Never returns the lock file or an incomplete file.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -13,7 +13,7 @@ use crate::folder::Folder;
 
 /// The default length of a chunk, in bytes.
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
-/// The maximum length of a chunk, in bytes. It is limited because a whole chunk goes into one reply.
+/// The maximum length of a chunk, in bytes. It is limited because each reply contains a whole chunk.
 pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 const PATH_BYTES_MAX: usize = 1024;
@@ -21,7 +21,7 @@ const PATH_PARTS_MAX: usize = 32;
 /// The maximum number of bytes that follow the first byte of a UTF-8 character.
 const CONTINUATION_MAX: usize = 3;
 
-/// The texts for errors of opening a file that the tests or the caller can cause, by the kind of error.
+/// Errors of opening a file that the tests or the caller can cause, each with the text for the caller.
 const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (
         io::ErrorKind::InvalidInput,
@@ -31,7 +31,7 @@ const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (io::ErrorKind::InvalidFilename, "has a name that is too long"),
 ];
 
-/// The media types by file extension. Files with another extension are binary.
+/// The media types by file extension. All other files are `application/octet-stream`.
 const MEDIA_TYPES: [(&str, &str); 21] = [
     ("txt", "text/plain"),
     ("log", "text/plain"),
@@ -60,7 +60,7 @@ const MEDIA_TYPES: [(&str, &str); 21] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) content: Content,
-    /// The media type according to the file extension.
+    /// The media type for the file extension.
     pub(crate) media_type: &'static str,
     /// The length of the chunk, in bytes.
     pub(crate) bytes: usize,
@@ -70,10 +70,9 @@ pub(crate) struct Chunk {
     pub(crate) next_offset: Option<u64>,
 }
 
-/// The bytes of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// UTF-8.
+    /// UTF-8 text.
     Text(String),
     /// Any other bytes, in base64.
     Binary(String),
@@ -82,8 +81,7 @@ pub(crate) enum Content {
 impl Artifacts {
     /// Reads up to `limit` bytes at `offset` of the run's file at the relative `path`.
     ///
-    /// A chunk of a UTF-8 text never ends within a character. So if each chunk begins at the end of the previous chunk,
-    /// every chunk is valid UTF-8.
+    /// A chunk of a UTF-8 text never ends within a character. If the next chunk begins there, it is valid UTF-8 too.
     pub(crate) fn read(
         &self,
         run_id: Uuid,
@@ -105,8 +103,8 @@ impl Artifacts {
     }
 
     /// Reads a chunk like [`Self::read`], and computes the SHA-256 of the whole file. The SHA-256 is `None` if the
-    /// length of the file is not `total_bytes`. The chunk has the same bytes that were hashed, even if the file changes
-    /// meanwhile. Takes as long as reading the whole file.
+    /// length of the file is not `total_bytes`. The chunk consists of bytes that were hashed, even if the file changes
+    /// meanwhile. Reads the whole file.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -144,13 +142,13 @@ impl Artifacts {
 struct Opened {
     file: File,
     path: PathBuf,
-    /// The requested number of bytes.
+    /// The maximum length of the chunk, in bytes.
     limit: usize,
     _lock: Option<File>,
 }
 
 impl Opened {
-    /// Creates the chunk at `offset`. If `bytes` is longer than the chunk, the surplus is cut off.
+    /// Creates the chunk at `offset` from the first of `bytes`.
     fn chunk(&self, offset: u64, mut bytes: Vec<u8>, total_bytes: u64) -> Chunk {
         bytes.truncate(end_of_character(&bytes, self.limit));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -168,9 +166,9 @@ impl Opened {
     }
 }
 
-/// A window of a stream that is read in parts. Only the bytes in the window are stored.
+/// A range of bytes in a stream that is read in parts. Stores only the bytes of this range.
 pub(super) struct Window {
-    /// The number of bytes of the stream that must still be skipped before the window begins.
+    /// The number of bytes in the stream from the current position to the start of the range.
     before: u64,
     pub(super) bytes: Vec<u8>,
     bytes_max: usize,
@@ -189,7 +187,8 @@ impl Window {
     }
 }
 
-/// Computes the SHA-256 of a file, and passes each part to `push`. `None` if the file does not have `total_bytes`.
+/// Computes the SHA-256 of a file, and passes each part of it to `consume`. Returns `None` if the length of the file is
+/// not `total_bytes`.
 pub(super) fn hash(
     file: impl io::Read,
     total_bytes: u64,
@@ -213,12 +212,11 @@ pub(super) fn hash(
     Ok((bytes_read == total_bytes).then(|| hex::encode(hash.finalize())))
 }
 
-/// Returns whether a path is UTF-8, and valid as an argument of [`Artifacts::read`].
+/// Returns whether [`Artifacts::read`] accepts a path.
 pub(super) fn is_readable(path: &Path) -> bool {
     path.to_str().is_some_and(|path| relative(path).is_ok())
 }
 
-/// Returns the media type for the file extension.
 pub(super) fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     MEDIA_TYPES
@@ -238,7 +236,7 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     if path.contains('\0') {
         return invalid("has a NUL byte");
     }
-    // Check the text instead of the components, because `a//b` and `a/.` are parsed as `a/b` and `a`.
+    // Check the text instead of `Path::components`, which parses `a//b` and `a/.` as `a/b` and `a`.
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return invalid("is not relative to the run, or has an empty part, . or .. in it");
     }
@@ -252,7 +250,7 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     Ok(parsed.to_owned())
 }
 
-/// Opens a file, one component of its path after the other.
+/// Opens a file of a run. Opens each component of the path relative to its parent folder.
 pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     let opened = |error: io::Error| {
         let kind = error.kind();
@@ -273,8 +271,8 @@ pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     folder.as_ref().unwrap_or(run).file(name).map_err(opened)
 }
 
-/// Returns the position at which to cut `bytes`: `limit`, or a position shortly before it if `limit` is within a
-/// character. If `limit` is within the first character, returns the end of that character, so that no chunk is empty.
+/// Returns the length to which `bytes` must be cut: `limit`, or less if `limit` is within a character. If `limit` is
+/// within the first character, returns the end of this character, so that no chunk is empty.
 fn end_of_character(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
     if !continues(limit) {
@@ -287,7 +285,7 @@ fn end_of_character(bytes: &[u8], limit: usize) -> usize {
             .unwrap_or(limit + CONTINUATION_MAX)
             .min(bytes.len()),
         Some(start) => start,
-        // There are more continuation bytes than a character can have. So this is not UTF-8, and can be cut anywhere.
+        // No character has so many continuation bytes, so `bytes` is not UTF-8 and can be cut anywhere.
         None => limit,
     }
 }

@@ -1,4 +1,4 @@
-//! Records the files of a run for its evidence, and compares them with the evidence later. Never changes a file.
+//! Records the files of a run for the evidence, and later compares the files with the evidence. Never changes a file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,25 @@ use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
-/// The limit for all paths in one evidence together, in bytes of JSON strings.
+/// The limit for all paths in the evidence of a run together, in bytes of JSON strings.
 pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// All files of a run except its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArtifactRecords {
-    /// The readable files, sorted by path. All paths together have at most [`RECORDS_BYTES_MAX`] bytes.
+    /// The readable files, sorted by path, up to [`RECORDS_BYTES_MAX`].
     pub(crate) records: Vec<ArtifactRecord>,
-    /// The number of files that were found but are not in `records`. They are unreadable, or exceed the limit for
+    /// The number of visited files that are not in `records`, because they are unreadable or exceed the limit for
     /// paths.
     pub(crate) omitted: u64,
-    /// Whether the run left more than was visited: more than 10,000 files and folders, or a folder that could not be
-    /// opened. If so, `records` and `omitted` cover only the visited part.
+    /// Whether some files were not visited, because the run left more than [`ENTRIES_MAX`] files and folders, or a
+    /// folder that cannot be opened.
     pub(crate) truncated: bool,
 }
 
 impl RunFolder {
     /// Records the files of the run. Hashes at most `hashed_bytes_max` bytes of all files together. A file that would
-    /// exceed this limit gets no hash. A sparse file counts with its apparent size, which can be far larger than its
-    /// size on the disk.
+    /// exceed this limit gets no hash. A sparse file counts with its apparent size.
     pub(crate) fn records(&self, hashed_bytes_max: u64) -> Result<ArtifactRecords, ArtifactError> {
         let mut found: Vec<(PathBuf, u64)> = Vec::new();
         let mut omitted = 0_u64;
@@ -45,7 +44,7 @@ impl RunFolder {
             }
         });
         let reach = reach.map_err(failed_to("read the files of the run"))?;
-        // The walk visits entries in the order of their paths, so `found` is sorted by path.
+        // `found` is sorted by path, because `walk` visits entries in this order.
         let mut path_bytes = 0;
         let listed = found.iter().take_while(|(path, _)| {
             path_bytes += serde_json::Value::from(path.to_string_lossy()).to_string().len();
@@ -65,8 +64,8 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// Calls `each` for every file of a run that differs from `records`. If `is_complete`, `records` has all files that
-    /// the run left, and `each` is also called for every file that has no record. Returns whether the records are
+    /// Calls `each` for every file of a run that differs from its record. `is_complete` must be true if the run left
+    /// no other files. Then `each` is also called for every file without a record. Returns whether the records are
     /// complete and all have hashes.
     pub(crate) fn compare(
         &self,
@@ -80,7 +79,7 @@ impl Artifacts {
         let mut known = BTreeSet::new();
         for ArtifactRecord { path, bytes, sha256: recorded } in records {
             known.insert(path.as_str());
-            // Evidence without a confirmed hash may contain any path, so check it.
+            // Check the path, because evidence without a confirmed hash may contain any path.
             if !reading::is_readable(Path::new(path)) {
                 each(path, Change::Unreadable);
                 continue;
@@ -115,7 +114,7 @@ impl Artifacts {
     }
 }
 
-/// Returns whether evidence has a record of a file with this path and metadata.
+/// Returns whether a file with this path and metadata gets a record.
 fn is_recorded(path: &Path, stat: &Stat) -> bool {
     !is_own(path, stat) && stat.is_plain_file() && reading::is_readable(path)
 }
@@ -124,10 +123,10 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
     path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder
 }
 
-/// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, has changed its size, or is larger than the
-/// remaining number of bytes to hash.
+/// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, has no longer `bytes` bytes, or is larger
+/// than `hash_bytes_remaining`.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
-    // If this file is too large, subtract nothing, because a smaller file that comes later may still fit.
+    // Do not subtract the size of a file that is too large, because a smaller file may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;
     let file = reading::open(run, path).ok()?;
     *hash_bytes_remaining = remaining;

@@ -1,10 +1,12 @@
 //! Removes old runs.
 //!
-//! A removal has three steps. The audit log records it, the run's folder is renamed so that it is no longer a run, and
-//! its files are removed. The run is locked during all steps. If a removal is interrupted after the first step, the
-//! next clean-up finishes it. If a run was renamed without a row in the audit log, the next clean-up restores its name.
+//! A removal has three steps. First, the audit log records the removal. Then the run's folder gets a name that no run
+//! has. Then the folder is removed. The run is locked during all steps. If a removal is interrupted after the first
+//! step, the next clean-up finishes it. If a folder has the new name, but the audit log has no row about its removal,
+//! the next clean-up restores the name.
 //!
-//! This module never removes a run without a row in the audit log, and never a run that is in progress or being read.
+//! This module never removes a run without a row in the audit log. It never removes a run that is in progress or being
+//! read.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -22,34 +24,31 @@ use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
 use crate::folder::{Bounds, Folder};
 use crate::ledger::{LoggedRun, StoreError};
 
-/// The maximum number of files and folders that are counted for the size of a run. A larger run counts with the size of
-/// these entries.
+/// The maximum number of files and folders that are counted for the size of a run. Further files do not count.
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
-/// The maximum number of runs that one clean-up examines. Later clean-ups examine the other runs.
+/// The maximum number of runs that one clean-up examines.
 const RUNS_MAX: usize = 100_000;
-/// The number of runs that are recorded and then removed together. Each of them needs an open file for its lock until
-/// it is removed.
+/// The number of runs that are recorded and then removed together. It is limited because the lock of each run is an
+/// open file.
 const RUNS_AT_ONCE: usize = 64;
-/// The number of runs in one query of the audit log. It is limited because other readers of the log wait until the
-/// query ends.
+/// The number of runs in one query of the audit log. It is limited because other readers of the log wait for the query.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
 /// The number of threads that remove runs. If other processes write, each step of a removal waits for the journal of
-/// the file system. One thread removes 60 runs a second. Four threads remove a thousand, because they wait together.
+/// the file system. One thread removes 60 runs a second. Four threads remove a thousand runs a second, because one
+/// commit of the journal serves all of them.
 const REMOVERS: usize = 4;
-/// The name prefix of a run that is being removed. A folder with this prefix is not a run, even if the removal is
-/// interrupted.
+/// The name prefix of folders that are being removed. A folder with this prefix is not a run.
 const REMOVING: &str = ".removing-";
-/// The time limit for waiting until another clean-up of the same folder ends.
+/// The timeout for waiting until another clean-up of the same folder ends.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause between two attempts to lock the folder for a clean-up.
+/// The pause between two attempts to lock the folder of all runs.
 const TURN_PAUSE: Duration = Duration::from_millis(20);
 
-/// The result of a clean-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Retained {
     pub(crate) kept: usize,
     pub(crate) removed: usize,
-    /// Runs that should have been removed, but could not be.
+    /// Runs that should be removed, but could not be removed.
     pub(crate) failed: usize,
     /// The size of the removed runs on the disk, in bytes.
     pub(crate) removed_bytes: u64,
@@ -58,7 +57,7 @@ pub(crate) struct Retained {
 /// The reason why a clean-up ended early.
 #[derive(Debug, Error)]
 pub(crate) enum RetentionError {
-    /// Another clean-up is in progress.
+    /// Another clean-up of the same folder is in progress.
     #[error(
         "another process has been removing old runs for more than {} s; try again when it has \
          ended",
@@ -72,14 +71,13 @@ pub(crate) enum RetentionError {
 
 /// The part of the audit log that a clean-up needs.
 pub(crate) trait RemovalLog {
-    /// Looks up the runs in the log. The result has the same order as `run_ids`.
+    /// Looks up runs in the log. The result has the order of `run_ids`.
     fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Records that these runs are removed: all of them, or none.
+    /// Records the removal of all these runs. If this fails, no removal is recorded.
     fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError>;
 }
 
-/// A run that will be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) run_id: Uuid,
@@ -88,7 +86,6 @@ pub(crate) struct Removal {
     pub(crate) disk_bytes: u64,
 }
 
-/// The reason for the removal of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemovalReason {
     /// The run is older than the policy permits.
@@ -98,7 +95,7 @@ pub(crate) enum RemovalReason {
 }
 
 impl RemovalReason {
-    /// Returns the word for the audit log.
+    /// Returns the name of the reason in the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Age => "age",
@@ -127,19 +124,19 @@ struct Run {
 enum Fate {
     Kept,
     InUse,
-    /// Not removed because of an error.
+    /// The run could not be removed because of an error.
     Stuck,
-    /// Renamed or removed.
+    /// The run was renamed or removed.
     Gone,
 }
 
 impl Artifacts {
-    /// Removes the oldest runs until the others are within `retention`. A run that is in progress or being read stays,
-    /// and so does every folder with a name that is not a run id.
+    /// Removes the oldest runs until the other runs are within `retention`. Does not remove runs that are in progress
+    /// or being read, and ignores folders with other names than run ids.
     ///
-    /// `log` records each removal before anything happens to the run. The clean-up ends at the first removal that it
-    /// cannot record. Waits for other clean-ups of the same folder, also in other processes. Fails with
-    /// [`RetentionError::Busy`] if they take too long.
+    /// `log` records each removal before the run is renamed. If `log` fails, the clean-up ends. Waits for other
+    /// clean-ups of the same folder, also in other processes. Fails with [`RetentionError::Busy`] if they take too
+    /// long.
     pub(crate) fn retain(
         &self,
         retention: &Retention,
@@ -162,13 +159,13 @@ impl Artifacts {
                 break;
             }
             for batch in doomed.chunks(RUNS_AT_ONCE) {
-                // The locks are held until the files are gone. A run that is just starting waits for its lock until
-                // then, and finds that it was removed.
+                // Keep the locks until the files are removed. A run that is just starting waits for its lock, and then
+                // detects that its folder was removed.
                 let (aside, _locks) = set_aside(&root, &mut runs, batch, log)?;
                 retained.remove(&root, &aside);
             }
-            // Runs that could not be removed still count for the total size, so the next iteration may have to remove
-            // newer runs.
+            // Runs that could not be removed still count for the total size, so the next iteration may remove newer
+            // runs.
             runs.retain(|run| run.fate != Fate::Gone);
         }
         retained.kept = runs.iter().filter(|run| run.fate != Fate::Stuck).count();
@@ -186,7 +183,8 @@ impl Retained {
     }
 }
 
-/// Waits until no other process removes runs. Returns `None` on a file system without locks.
+/// Waits until no other process removes runs, and locks the folder of all runs. Returns `None` on a file system without
+/// locks.
 fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
     let since = Instant::now();
     loop {
@@ -196,14 +194,14 @@ fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
                 std::thread::sleep(TURN_PAUSE);
             }
             Err(TryLockError::WouldBlock) => return Err(RetentionError::Busy),
-            // The file system has no locks, so two clean-ups can overlap. Each removes the runs that it can.
+            // The file system has no locks, so clean-ups can overlap. Each clean-up removes the runs that it can.
             Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
 }
 
-/// Finishes removals that earlier clean-ups did not complete. Removes a renamed run if the log records its removal.
-/// Otherwise restores the name of the run. Returns the restored names.
+/// Finishes interrupted removals. Removes a renamed run if the log has a row about its removal. Otherwise restores the
+/// name of the run. Returns the restored names.
 fn take_up(
     root: &Folder,
     names: &[OsString],
@@ -227,7 +225,7 @@ fn take_up(
                     tracing::warn!(%run_id, "a run whose removal has no row in the audit log was restored");
                     put_back.push(own_name);
                 }
-                // The name cannot be restored, for example because a run with this id exists.
+                // The rename fails, for example, if a run with this id exists.
                 Err(_) => retained.failed += 1,
             }
         }
@@ -236,8 +234,8 @@ fn take_up(
     Ok(put_back)
 }
 
-/// Examines the runs among `names`. Returns the oldest first, in the order of the log. Runs that are not in the log
-/// come before all others, in the order of their times.
+/// Examines the runs with these names. Returns them in the order of the log, oldest first. Runs without a row in the
+/// log come before all others, sorted by time.
 fn inspect_all(
     root: &Folder,
     names: Vec<OsString>,
@@ -260,20 +258,19 @@ fn inspect_all(
     Ok(runs)
 }
 
-/// Returns the indices of the runs that exceed `retention`, each with the reason. In `runs`, the oldest run must be
-/// first.
+/// Returns the indices of the runs that exceed `retention`, each with the reason. `runs` must be sorted, oldest first.
 fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, RemovalReason)> {
     let mut total_bytes =
         runs.iter().fold(0_u64, |total, run| total.saturating_add(run.disk_bytes));
-    // The newest run that has ended is never removed because of the total size, because its client has just asked for
-    // it. Runs after it are not removed either, because they are just starting.
+    // The total size never removes the newest run that has ended, because its client will probably read it. It does not
+    // remove later runs either, because they are just starting.
     let newest = runs.iter().rposition(|run| run.logged.has_ended).unwrap_or(runs.len().max(1) - 1);
     let mut doomed = Vec::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.fate == Fate::Kept) {
         let is_newest = at >= newest;
-        // A time in the future counts as now, because the clock was set back.
+        // If the clock was set back, the time of the run may be in the future. Such a run has the age 0.
         let age: Duration = now.duration_since(run.time).unwrap_or_default();
-        // If the log already records the removal of a run, the run must be removed at any age.
+        // If the log has a row about the removal of the run, remove the run at any age.
         let is_old = run.logged.is_removed || retention.age.is_some_and(|age_max| age > age_max);
         let is_too_much =
             !is_newest && retention.total_bytes.is_some_and(|bytes_max| total_bytes > bytes_max);
@@ -287,8 +284,8 @@ fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, R
     doomed
 }
 
-/// Records the removal of runs, and then renames them so that they are no longer runs. Runs in use are not recorded,
-/// and keep their names.
+/// Records the removal of runs in the log, and then renames their folders. Skips runs in use. Returns the renamed runs,
+/// and their locks.
 fn set_aside(
     root: &Folder,
     runs: &mut [Run],
@@ -333,7 +330,7 @@ fn set_aside(
     Ok((aside, locks))
 }
 
-/// Locks a run for its removal. `None` if it is being read or in progress.
+/// Locks a run for its removal. Returns `None` if the run is in progress or being read.
 fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     let folder = root.folder(&run.name)?;
     let lock = lock_file(&folder)?;
@@ -344,7 +341,7 @@ fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     }
 }
 
-/// Removes the files of renamed runs. Returns the runs that are completely gone.
+/// Removes the folders of renamed runs. Returns the runs that were removed completely.
 fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     let (next, removed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -362,7 +359,7 @@ fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     removed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name that a run has while it is being removed.
+/// Returns the name of a run's folder during its removal.
 fn name_aside(run_id: Uuid) -> OsString {
     OsString::from(format!("{REMOVING}{}", run_id.hyphenated()))
 }
@@ -377,11 +374,11 @@ fn inspect(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io
     Ok(Run { id: run_id, name, time, disk_bytes, logged, fate: Fate::Kept })
 }
 
-/// Returns the size of a folder on the disk, in bytes.
+/// Returns the disk usage of a folder, in bytes.
 fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let mut disk_bytes = 0_u64;
     let bounds = Bounds { entries_max: SIZED_ENTRIES_MAX, depth_max: usize::MAX };
-    // Ignore errors. If a folder cannot be entered or a limit is exceeded, the size includes only the visited entries.
+    // After an error, the size includes only the visited entries.
     let _ = root.folder(name).and_then(|folder| {
         folder.walk(bounds, |_, stat| {
             disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
@@ -390,9 +387,8 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
     disk_bytes
 }
 
-/// Opens the lock file of a run, or creates it if it is missing. It is missing if the run's server died before it
-/// created the file, or is about to create it. In the second case, the first process that creates the file owns the
-/// run.
+/// Opens the lock file of a run, or creates the file if it is missing. The file is missing if the run's server died
+/// early, or has not created the file yet. In the second case, the process that creates the file first owns the run.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

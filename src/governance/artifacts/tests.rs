@@ -22,7 +22,7 @@ use crate::ledger::{LoggedRun, StoreError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A log with the runs in `order`. It accepts at most `rows_max` rows.
+/// A log with the runs in `order`. Writes fail after `rows_max` rows.
 #[derive(Default)]
 struct Log {
     order: Vec<Uuid>,
@@ -64,7 +64,7 @@ impl Fixture {
         Self { data, artifacts }
     }
 
-    /// Creates a complete run. The evidence is as old as `age`, and one file has `bytes` bytes.
+    /// Creates a complete run with evidence of this age, and a file of `bytes` bytes.
     fn run(&self, age: Duration, bytes: usize) -> Uuid {
         let run_id = Uuid::new_v4();
         let run = self.artifacts.create_run(run_id).unwrap();
@@ -353,7 +353,7 @@ fn a_pipe_and_a_socket_are_refused_at_once() {
     for name in ["files/pipe", "files/socket"] {
         assert_eq!(kind(&fixture.read(run_id, name).unwrap_err()), "invalid path", "{name}");
     }
-    // The control: with a writer, a plain open reads the same pipe.
+    // For comparison, an ordinary open reads the pipe if it has a writer.
     std::thread::scope(|scope| {
         scope.spawn(|| fs::write(files.join("pipe"), "from the pipe").unwrap());
         assert_eq!(fs::read(files.join("pipe")).unwrap(), b"from the pipe");
@@ -381,7 +381,7 @@ fn a_lock_that_is_a_pipe_hangs_nobody() {
     assert_eq!(fixture.retain(&retention, SystemTime::now()).failed, 1);
 }
 
-/// A thread replaces a file and a folder with symlinks, again and again, while another thread reads.
+/// A thread repeatedly replaces a file and a folder by symlinks, while another thread reads.
 #[test]
 fn exchanging_names_while_they_are_read_leads_nowhere() {
     let fixture = Fixture::new();
@@ -409,13 +409,12 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
                 fs::rename(files.join("folder"), files.join("kept")).unwrap();
             }
         });
-        // On a busy machine, the other thread can stand still for thousands of rounds. Go on until both kinds were seen.
+        // On a busy machine, the other thread may not run for thousands of rounds. Continue until both results occur.
         while rounds < 5000 || (rounds < 500_000 && (own == 0 || plain_secrets == 0)) {
             rounds += 1;
             for path in ["files/folder/file", "files/file"] {
                 if let Ok(chunk) = fixture.read(run_id, path) {
-                    // Only count here, and assert after the other thread has ended. A panic here would wait for that
-                    // thread forever.
+                    // Assert only after the other thread has ended, because a panic here would wait for it forever.
                     led_out += usize::from(chunk.content == Content::Text("secret".to_owned()));
                     own += 1;
                 }
@@ -505,7 +504,7 @@ fn a_chunk_of_a_huge_file_costs_a_chunk() {
         "limit is above 1048576; ask for at most 1048576, and continue where the answer ends";
     assert_eq!(error.to_string(), expected);
 
-    // The list shows the apparent size. Retention counts the size on the disk.
+    // Lists contain the apparent size, but retention uses the size on the disk.
     let entry = fixture.artifacts.list_runs(0, None).unwrap().items.remove(0);
     assert!(entry.bytes > size);
     let retention = Retention { age: None, total_bytes: Some(1 << 20) };
@@ -592,7 +591,7 @@ fn runs_are_listed_newest_first() {
 fn files_are_listed_by_their_paths() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 3);
-    // By name, the folder `a` sorts before `a.txt`. By path, the file `a/file` sorts after `a.txt`.
+    // Sorted by name, the folder `a` comes before `a.txt`. Sorted by path, the file `a/file` comes after `a.txt`.
     for name in ["b", "b-", "b0", "a.txt", "c"] {
         fs::write(fixture.path(run_id).join(FILES).join(name), "").unwrap();
     }
@@ -616,7 +615,7 @@ fn files_are_listed_by_their_paths() {
     assert_eq!(found, expected);
 }
 
-/// A page costs the same for any number of runs.
+/// The cost of a page does not depend on the number of runs.
 #[test]
 fn the_files_of_a_page_of_runs_are_counted_up_to_a_bound() {
     let fixture = Fixture::new();
@@ -646,7 +645,7 @@ fn a_list_of_very_many_files_is_cut() {
     assert!(fixture.artifacts.list_runs(0, None).unwrap().items.remove(0).has_more);
 }
 
-/// Creates a chain of nested folders, with a file in the last one.
+/// Creates nested folders, with a file in the innermost folder.
 fn nest(folder: &Path, depth: usize) {
     let mut here = Folder::open(folder).unwrap();
     for _ in 0..depth {
@@ -804,12 +803,12 @@ fn a_run_that_is_compared_is_not_removed_meanwhile() {
     assert_eq!(fixture.runs(), [newer]);
 }
 
-/// All paths in one evidence have a separate limit, which counts them as JSON strings.
+/// The evidence of a run has a limit for the length of all paths, as JSON strings.
 #[test]
 fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
     let fixture = Fixture::new();
     let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // JSON needs six bytes for each of these bytes.
+    // Each of these bytes has six bytes in JSON.
     let wide = "\u{1}".repeat(250);
     let folder = run.files_path().join(&wide);
     fs::create_dir(&folder).unwrap();
@@ -821,7 +820,7 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
         File::create(folder.join(format!("{number:04}"))).unwrap();
     }
     let fill = |bytes: usize| folder.join("\u{1}".repeat(bytes / 6) + &"x".repeat(bytes % 6));
-    // With this file, the paths are exactly at the limit.
+    // With this file, the paths have exactly the maximum length.
     File::create(fill(last)).unwrap();
     let recorded = run.records(0).unwrap();
     assert_eq!((recorded.records.len(), recorded.omitted), (most, 0));
@@ -834,7 +833,7 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
 fn an_inventory_is_in_the_order_of_paths() {
     let fixture = Fixture::new();
     let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // These names are in an order that no folder has by chance.
+    // Create the files in an order that differs from the sorted order.
     let names: Vec<String> = (0..50).map(|number| format!("{:02}", number * 37 % 50)).collect();
     for name in &names {
         File::create(run.files_path().join(name)).unwrap();
@@ -864,7 +863,7 @@ fn a_listed_file_is_readable_if_its_path_is_taken() {
 
 #[test]
 fn the_oldest_runs_go_first() {
-    // Runs by age in days and size in KiB. The runs that are kept are identified by age.
+    // Each case has runs as (age in days, size in KiB), a retention, and the ages of the runs that are not removed.
     let retention = |days: Option<u32>, kilobytes: Option<u64>| Retention {
         age: days.map(|days| DAY * days),
         total_bytes: kilobytes.map(|kilobytes| kilobytes << 10),
@@ -877,14 +876,14 @@ fn the_oldest_runs_go_first() {
         (&everything, retention(None, Some(3500)), &[1, 2, 30]),
         (&everything, retention(None, Some(2500)), &[1, 2]),
         (&everything, retention(Some(1), Some(100_000)), &[]),
-        // The newest run is kept regardless of its size.
+        // The newest run is not removed, regardless of its size.
         (&everything, retention(None, Some(0)), &[1]),
         (&[(1, 5000), (2, 10)], retention(None, Some(1000)), &[1]),
         (&[(1, 10), (2, 5000)], retention(None, Some(1000)), &[1]),
         (&[], retention(Some(1), Some(0)), &[]),
     ] {
         let fixture = Fixture::new();
-        // One hour is added, so that a run of 15 days exceeds 15 days.
+        // Add one hour, so that a run with the age 15 is older than 15 days.
         let age = |days: u32| DAY * days + Duration::from_secs(3600);
         let ids: Vec<(u32, Uuid)> =
             runs.iter().map(|(days, size)| (*days, fixture.run(age(*days), size << 10))).collect();
@@ -936,8 +935,8 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
     assert!(fixture.runs().is_empty());
 }
 
-/// A run is left alone if its removal cannot be recorded. An interrupted removal is finished only if the log records
-/// it.
+/// A run is not changed if its removal cannot be recorded. An interrupted removal is finished only if the log has a row
+/// about it.
 #[test]
 fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     let fixture = Fixture::new();
@@ -958,7 +957,7 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     assert!(matches!(refused, Err(RetentionError::Store(_))), "{refused:?}");
     assert_eq!(names(), all);
 
-    // The log accepts some rows, and then fails.
+    // This log fails after some rows.
     let closing = Log { rows_max: Some(100), ..Log::default() };
     assert!(fixture.artifacts.retain(&nothing, now, &closing).is_err());
     let told = closing.removed.lock().unwrap().clone();
@@ -968,8 +967,8 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     left.sort();
     assert_eq!(names(), left);
 
-    // Clean-ups were killed after the row was written, before and after the run was renamed. One run was renamed
-    // without a row.
+    // Simulate interrupted clean-ups: a run was renamed after its row was written, another has a row but was not
+    // renamed, and a third was renamed without a row.
     let [untold, renamed, not_renamed] = [runs[0], runs[1], runs[2]];
     for run_id in [untold, renamed] {
         fs::rename(fixture.path(run_id), root.join(format!(".removing-{run_id}"))).unwrap();
@@ -988,7 +987,7 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     assert_eq!(*log.removed.lock().unwrap(), [renamed, not_renamed], "no row is written twice");
 }
 
-/// The clock was one hour ahead when the older runs were made.
+/// The older runs have later times, because the clock was one hour ahead when they ended.
 #[test]
 fn the_newest_run_is_the_newest_of_the_log() {
     let fixture = Fixture::new();
@@ -1004,7 +1003,7 @@ fn the_newest_run_is_the_newest_of_the_log() {
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
     assert_eq!((retained.kept, retained.removed), (2, 3));
     assert_eq!(*log.removed.lock().unwrap(), [unknown, runs[0], runs[1]]);
-    // The newest run that has ended is kept regardless of its size, even if another run has started after it.
+    // The newest run that has ended is not removed because of its size, even if another run has started later.
     let begun = fixture.run(Duration::ZERO, 10);
     let mut order = runs.clone();
     order.push(begun);
@@ -1036,7 +1035,7 @@ fn a_clock_that_was_set_back_removes_nothing() {
     assert_eq!(fixture.runs(), [run_id]);
 }
 
-/// Runs are created while another thread removes everything that is not locked.
+/// Runs are created while another thread removes all runs that are not locked.
 #[test]
 fn a_run_that_begins_is_never_taken_for_an_old_one() {
     let fixture = Fixture::new();
@@ -1051,7 +1050,7 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
         let mut created = 0;
         for _ in 0..500 {
             let run_id = Uuid::new_v4();
-            // If a clean-up has taken the new run for an old one, this call fails, and the run has no folder.
+            // This call fails if a clean-up has taken the new run for an old run.
             let Ok(run) = fixture.artifacts.create_run(run_id) else { continue };
             fs::write(run.files_path().join("data"), "1").unwrap();
             run.write_evidence(&json!({})).unwrap();
@@ -1074,7 +1073,7 @@ fn the_newest_runs_are_never_cut_off() {
         folder.set_modified(SystemTime::now() - age).unwrap();
         run_id
     };
-    // The folder returns its entries in the order of hashes, so the newest runs can be anywhere in it.
+    // The file system may return the entries of a folder in any order.
     let newest: Vec<Uuid> =
         (1..150).map(|minutes| make(Duration::from_secs(60 * minutes))).collect();
     for _ in 150..RUNS_LISTED_MAX {
@@ -1096,7 +1095,7 @@ fn the_newest_runs_are_never_cut_off() {
     assert!(has_more && runs == newest[..2]);
 }
 
-/// Each of several simultaneous clean-ups must count the removals by the others.
+/// Simultaneous clean-ups must take the removals by the other clean-ups into account.
 #[test]
 fn clean_ups_at_the_same_time_remove_no_more_than_one() {
     let fixture = Fixture::new();
@@ -1135,7 +1134,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
     for bytes in [0, total - 1, total + 1, u64::MAX] {
         assert_eq!(hashed(0, 7, bytes).1, None, "{bytes}");
     }
-    // If the file has become shorter, no next offset leads past its end.
+    // If the file has become shorter, the chunk has no next offset after the end of the file.
     for offset in [total, total + 1] {
         let (chunk, _) = hashed(offset, 7, total + 2);
         assert_eq!((chunk.bytes, chunk.next_offset), (0, None), "{offset}");
@@ -1144,7 +1143,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
 
 #[test]
 fn a_reading_that_is_interrupted_goes_on_and_one_that_fails_ends() {
-    /// A reader that fails with each of these errors, one after the other, and then returns three bytes.
+    /// A reader that fails once with each of these errors, and then returns three bytes.
     struct Failing(Vec<io::ErrorKind>);
 
     impl io::Read for Failing {
@@ -1285,7 +1284,7 @@ fn a_run_that_is_put_back_is_one_of_those_that_are_kept() {
 
 #[test]
 fn the_log_is_told_why_a_run_is_removed() {
-    /// A log that knows no runs, and stores the reasons for removals.
+    /// A log without runs. Stores the reasons for removals.
     #[derive(Default)]
     struct Reasons {
         told: Mutex<Vec<&'static str>>,
@@ -1313,7 +1312,7 @@ fn the_log_is_told_why_a_run_is_removed() {
     let reasons = [RemovalReason::Age, RemovalReason::TotalSize].map(RemovalReason::as_str);
     assert_eq!(*log.told.lock().unwrap(), reasons);
 
-    // A run that is gone when its turn comes does not count as failed.
+    // A run that another process has already removed does not count as failed.
     let old = fixture.run(2 * DAY, 10);
     let log = Reasons { removed_meanwhile: Some(fixture.path(old)), ..Reasons::default() };
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();

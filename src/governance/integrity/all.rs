@@ -11,31 +11,28 @@ use super::{
 use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
 use crate::ledger::Store;
 
-/// The maximum number of differences that the result lists.
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// The maximum number of missing runs that are collected from the log before their evidence is looked up.
+/// The maximum number of missing runs that are collected from the log before each is checked.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
-/// The result of comparing all runs with the audit log.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ArtifactsVerification {
-    /// Runs with all files unchanged.
+    /// Runs with only unchanged files.
     pub(crate) intact: u64,
-    /// Runs in which no difference was found, but which could not be compared completely, because the log or the
-    /// evidence lacks a hash.
+    /// Runs without a difference that could not be compared completely, because a hash is missing.
     pub(crate) unconfirmed: u64,
     pub(crate) in_progress: u64,
     /// Runs without evidence because their server died.
     pub(crate) interrupted: u64,
     /// Runs that retention has removed.
     pub(crate) removed: u64,
-    /// The number of differences. Each is a file that differs, or a whole run.
+    /// The number of differences. A difference is about a file or a whole run.
     pub(crate) different: u64,
     /// The first differences, at most `DIFFERENCES_NAMED_MAX`.
     pub(crate) differences: Vec<RunDifference>,
 }
 
-/// A file that differs from the file that its run left.
+/// A difference in the files of a run.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunDifference {
     pub(crate) run_id: Uuid,
@@ -44,7 +41,7 @@ pub(crate) struct RunDifference {
 }
 
 impl ArtifactsVerification {
-    /// Returns whether everything that can be compared is unchanged.
+    /// Returns whether no difference was found.
     pub(crate) fn is_intact(&self) -> bool {
         self.different == 0
     }
@@ -57,7 +54,7 @@ impl ArtifactsVerification {
     }
 }
 
-/// Compares all runs with the log, one after the other, and then the log with the runs.
+/// Compares the files of each run with the log. Then checks that no run in the log is missing.
 pub(crate) fn verify_artifacts(
     artifacts: &Artifacts,
     store: &Store,
@@ -100,8 +97,8 @@ fn verify_ends(
             }
         })?;
         for run_id in missing {
-            // Retention may have removed the run meanwhile. Then the log records the removal, and `evidence` does not
-            // report a difference.
+            // If retention has removed the run meanwhile, `evidence` finds the removal in the log and reports no
+            // difference.
             match evidence(artifacts, store, run_id) {
                 Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
                 Err(
@@ -127,14 +124,13 @@ fn verify_run(
     found: &mut ArtifactsVerification,
 ) -> Result<(), IntegrityError> {
     match artifacts.state(run_id) {
-        // If the log has the end of a run, the run is not in progress, even if another process holds the lock of its
-        // folder.
+        // If the log has the end of a run, the run is not in progress, even if a process has locked its folder.
         Ok(RunState::InProgress) if !store.recorded_run(run_id)?.has_end() => {
             found.in_progress += 1;
             return Ok(());
         }
-        // The path is not a folder, or the run was removed meanwhile. `verify_ends` checks whether the log expects a
-        // folder.
+        // The path is not a folder, or the run was removed meanwhile. `verify_ends` checks whether the run should
+        // exist.
         Err(ArtifactError::RunNotFound) => return Ok(()),
         Ok(RunState::InProgress | RunState::Complete | RunState::Interrupted) | Err(_) => {}
     }
@@ -144,7 +140,7 @@ fn verify_run(
             found.add(run_id, difference);
             return Ok(());
         }
-        // The run was removed meanwhile, or is just starting.
+        // The run was removed meanwhile, has not started, or has its files on another replica.
         Err(
             IntegrityError::Removed
             | IntegrityError::Elsewhere(_)
@@ -184,7 +180,7 @@ fn verify_run(
         Err(error) => return Err(error.into()),
     }
     if found.different > different_before {
-        // The run may have been removed during the comparison. Then the differences prove nothing.
+        // If the run was removed during the comparison, the differences prove nothing.
         if is_removed(artifacts, store, run_id)? {
             found.different = different_before;
             found.differences.truncate(named_before);

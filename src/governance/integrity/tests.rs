@@ -43,8 +43,8 @@ impl Fixture {
         self.store.append(&[entry]).unwrap();
     }
 
-    /// Creates a run that left `stdout.txt`, `files/a` and `files/b`. The evidence has no hash of `files/b`. From the
-    /// SHA-256 of the evidence, `end` makes the details of the row about the run's end; `None` for no such row.
+    /// Creates a run that left `stdout.txt`, `files/a` and `files/b`. The evidence has no hash of `files/b`. `end` gets
+    /// the SHA-256 of the evidence, and returns the details of the row about the run's end, or `None` for no row.
     fn run(&self, end: impl FnOnce(String) -> Option<Value>) -> Uuid {
         let run_id = Uuid::new_v4();
         self.append(run_id, AuditEvent::ToolStarted, json!({}));
@@ -72,7 +72,7 @@ impl Fixture {
         self.data.path().join("artifacts").join(run_id.to_string()).join(name)
     }
 
-    /// Returns the outcome of `get_evidence` as a text.
+    /// Returns the result of `evidence` as a text.
     fn evidence(&self, run_id: Uuid) -> String {
         told(evidence(&self.artifacts, &self.store, run_id).map(|served| served.unconfirmed))
     }
@@ -82,7 +82,7 @@ impl Fixture {
         told(content.map(|served| served.unconfirmed))
     }
 
-    /// Returns the runs that retention removed according to the log.
+    /// Returns the runs that the log records as removed.
     fn removed(&self) -> Vec<Uuid> {
         let mut removed = Vec::new();
         let mut each = |row: AuditRow| {
@@ -99,7 +99,7 @@ impl Fixture {
         verify_artifacts(&self.artifacts, &self.store).unwrap()
     }
 
-    /// Returns the changes that are found in all runs, sorted.
+    /// Returns the changes that `verify_artifacts` finds, sorted.
     fn changes(&self) -> Vec<(String, Change)> {
         let found = self.verify();
         let differences = found.differences.into_iter();
@@ -175,7 +175,7 @@ fn what_the_log_does_not_know_is_told_as_such() {
         assert_eq!(fixture.content(run_id, "files/a"), format!("unconfirmed: {reason}"));
     }
     assert_eq!((fixture.verify().unconfirmed, fixture.changes()), (2, vec![]));
-    // The evidence may be wrong, but the files are still compared with it.
+    // Files are compared even with unconfirmed evidence.
     fs::write(fixture.path(earlier, "files/a"), "another").unwrap();
     assert!(fixture.content(earlier, "files/a").starts_with("error: files/a does not match"));
     assert_eq!(fixture.changes(), [("files/a".to_owned(), Change::Changed)]);
@@ -195,7 +195,7 @@ fn evidence_that_the_log_says_was_not_there_is_refused() {
     let nonsense = fixture.run(|_| Some(json!({ EVIDENCE_SHA256: 7 })));
     assert!(fixture.evidence(not_written).ends_with("it was added"));
     assert!(fixture.evidence(nonsense).ends_with("it was changed"));
-    // The server did not execute this run, so the log has no row about it.
+    // The log has no row about this run, because the server did not execute it.
     let made_up = Uuid::new_v4();
     drop(fixture.artifacts.create_run(made_up).unwrap());
     fs::write(fixture.path(made_up, EVIDENCE), "{}").unwrap();
@@ -263,7 +263,7 @@ fn what_was_set_aside_without_a_row_was_not_removed_by_retention() {
     assert_eq!((fixture.removed(), fixture.verify().removed), (vec![], 0));
 }
 
-/// A run ends or is removed between the reading of its folder and the reading of the log.
+/// A run ends or is removed after its folder is read and before the log is read.
 #[test]
 fn a_run_that_ends_or_is_removed_meanwhile_is_not_accused() {
     let fixture = Fixture::new();
@@ -397,7 +397,7 @@ fn runs_of_which_something_is_different_are_not_intact() {
 #[test]
 fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let fixture = Fixture::new();
-    // The log has a removal, but the run still exists: it is compared as before.
+    // The log has a removal, but the run still exists. It is compared like any other run.
     let there = fixture.attested();
     fixture.append(there, AuditEvent::ArtifactsRemoved, json!({}));
     assert_eq!(fixture.evidence(there), "confirmed");
@@ -405,12 +405,12 @@ fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let changed = Difference::new("stdout.txt", Change::Changed);
     assert_eq!(fixture.content(there, "stdout.txt"), format!("error: {changed}"));
     assert_eq!(fixture.changes(), [("stdout.txt".to_owned(), Change::Changed)]);
-    // The run is gone, but the log has no removal.
+    // The run does not exist, but the log has no removal.
     let gone = fixture.attested();
     fs::remove_dir_all(fixture.path(gone, "")).unwrap();
     let missing = Difference::new(EVIDENCE, Change::Missing);
     assert_eq!(fixture.content(gone, "stdout.txt"), format!("error: {missing}"));
-    // A file that cannot be read is not missing.
+    // An unreadable file counts as unreadable, not as missing.
     let closed = fixture.attested();
     fs::remove_file(fixture.path(closed, EVIDENCE)).unwrap();
     fs::create_dir(fixture.path(closed, EVIDENCE)).unwrap();

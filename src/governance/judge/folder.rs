@@ -1,4 +1,4 @@
-//! Computes the digest of a folder of tests. Never follows a symlink.
+//! Computes the digest of a folder of tests. Refuses folders with symlinks.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,19 +11,19 @@ use thiserror::Error;
 
 /// The maximum number of files in the folder.
 const FILES_MAX: usize = 20_000;
-/// The limit for all files together, in bytes. Each run waits until they are hashed.
+/// The limit for all files together, in bytes. The start of each run waits for their hashes.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The maximum nesting of folders.
 const DEPTH_MAX: usize = 64;
 
-/// Folders that are left out, and the reason.
+/// Folders that the digest omits, each with the reason.
 const LEFT_OUT: [(&str, &str); 3] = [
     ("__pycache__", "compiled files, which are never used"),
     (".pytest_cache", "pytest has its cache elsewhere"),
     (".git", "it changes without any change of the tests"),
 ];
 
-/// The reason why there is no digest. The text contains no path.
+/// The reason why the digest cannot be computed. The text contains no path.
 #[derive(Debug, Error)]
 pub(super) enum NoDigest {
     #[error("{}", .0.kind())]
@@ -34,8 +34,8 @@ pub(super) enum NoDigest {
     TooLarge,
 }
 
-/// Returns the SHA-256 of a folder, in hexadecimal: the digest of a line for each file, in the order of their paths, with
-/// the SHA-256 of its content, two spaces, and its path relative to the folder.
+/// Returns the SHA-256 of a folder, in hexadecimal. The hashed text has one line for each file, sorted by path: the
+/// SHA-256 of the content, two spaces, and the path relative to the folder.
 pub(super) fn sha256(folder: &Path) -> Result<String, NoDigest> {
     let mut files = BTreeMap::new();
     let mut bytes = 0;

@@ -1,4 +1,5 @@
-//! Records the list of the tests that have to pass, for `qwed-mcp judge record`. Runs the tests at the level of later runs.
+//! Records the list of the tests that must pass, for `qwed-mcp judge record`. Runs the tests at the level of later
+//! runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use crate::governance::run::project_run;
 use crate::governance::summary::TestSummary;
 use crate::governance::verdict::{Ended, Verdict};
 
-/// The start of the entries for modules of the workspace, among the kinds of answers.
+/// The prefix of the keys in [`TestList::kinds`] for imported modules of the workspace.
 const IMPORT: &str = "import ";
 
-/// A list that was recorded.
+/// A recorded list of tests.
 #[derive(Debug)]
 pub(crate) struct RecordedList {
-    /// The file in which the policy wants the list.
+    /// The path of the list in the policy.
     pub(crate) file: PathBuf,
     /// The number of tests in the list.
     pub(crate) tests: usize,
@@ -30,7 +31,7 @@ pub(crate) struct RecordedList {
     pub(crate) content: String,
 }
 
-/// The reason why no list was recorded.
+/// The error if no list was recorded.
 #[derive(Debug, Error)]
 pub(crate) enum RecordError {
     #[error("the policy names no judge.tests and judge.list")]
@@ -45,21 +46,21 @@ pub(crate) enum RecordError {
     Run(#[from] RunError),
     #[error("there is no folder for the files of the run")]
     Folder(#[from] std::io::Error),
-    /// The tests judge something else than the workspace.
+    /// The tests do not test the code in the workspace.
     #[error(
         "the tests import no module of the workspace, so they judge another copy of the code; is the project installed for the interpreter of the tests?"
     )]
     NothingImported,
-    /// The tests ask the code under test too many different questions.
+    /// The tests use too many different functions and attributes of the code under test.
     #[error("the list would be larger than {} MiB; split the tests", LIST_BYTES_MAX >> 20)]
     TooLarge,
-    /// Only tests that pass can be recorded. The field describes the run.
+    /// The run did not pass. The field describes the run.
     #[error("not every test passed, so nothing was recorded:\n{0}")]
     NotPassed(String),
 }
 
-/// Runs the tests that the policy names in `judge.tests` against its workspace, and lists them with their outcomes.
-/// `data_folder` stays closed to the tests.
+/// Runs the tests in the policy's `judge.tests` against the workspace, and lists them with their outcomes. The tests
+/// have no access to `data_folder`.
 pub(crate) async fn record_list(
     policy: &Arc<Policy>,
     executor: &dyn Executor,

@@ -78,7 +78,7 @@ fn the_digest_of_a_folder_covers_every_name_and_byte() {
         [&empty, &one, &other, &two].into_iter().collect::<std::collections::BTreeSet<_>>().len(),
         4
     );
-    // Files that never matter to a run.
+    // The digest omits these files, because they do not change a run.
     write("a/__pycache__/test_a.pyc", "x");
     write(".git/HEAD", "x");
     assert_eq!(digest(), two);

@@ -16,17 +16,17 @@ pub(crate) struct PolicyCheck {
     pub(crate) policy: Option<Policy>,
     /// All mistakes, in the order of their lines.
     pub(crate) mistakes: Vec<PolicyError>,
-    /// Warnings about valid settings that the admin may not have meant.
+    /// Warnings about valid settings that the admin may not have intended.
     pub(crate) warnings: Vec<String>,
 }
 
-/// The reason why a policy file cannot be read. The text contains the path.
+/// The reason why a policy file cannot be read. The text is for the admin, because it contains the path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UnreadablePolicy(String);
 
 impl PolicyCheck {
-    /// Reads the file at `path`. Checks its content, its location, and the paths in it.
+    /// Checks the policy file at `path`: its content, its location, and the paths in its values.
     pub(crate) fn of(path: &Path) -> Result<Self, UnreadablePolicy> {
         let text = match text(path) {
             Ok(text) => Ok(text),
@@ -59,7 +59,7 @@ impl PolicyCheck {
         }
     }
 
-    /// Returns whether this policy lets a call of `run_pytest` reach the sandbox.
+    /// Returns whether a call of `run_pytest` under this policy would reach the sandbox.
     pub(crate) fn lets_run(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| {
             policy.allowlist.contains(&GovernedTool::RunPytest)

@@ -1,8 +1,8 @@
-//! Parses a TOML document, and keeps the line of each value.
+//! Parses a TOML document, with the line number of each value.
 //!
-//! This module does not use serde, which stops at the first mistake and quotes the value in its message. `policy check`
-//! lists all mistakes, each with the key and the values that the key accepts. From the text of the file, only plain
-//! names of keys may ever reach a model.
+//! This module does not use serde, because serde stops at the first mistake and quotes the value in its message.
+//! `policy check` lists all mistakes, each with the key and the accepted values. Of the content of the file, a model
+//! never gets more than simple names of keys.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::PolicyError;
 
-/// The maximum length of a key that an error repeats, in characters.
+/// The maximum length of a key that an error quotes, in characters.
 const KEY_CHARS_MAX: usize = 64;
 
 /// A parsed document. It may contain unknown keys.
@@ -21,7 +21,7 @@ pub(super) struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// Parses `text`. Unknown keys are not an error here.
+    /// Parses `text`. Unknown keys are not an error, see [`Self::unknown`].
     pub(super) fn parse(text: &'t str) -> Result<Self, PolicyError> {
         let root = DeTable::parse(text).map_err(|error| PolicyError::Syntax {
             line: line_at(text, error.span().map_or(text.len(), |span| span.start)),
@@ -30,7 +30,7 @@ impl<'t> Document<'t> {
         Ok(Self { text, root: root.into_inner() })
     }
 
-    /// Returns an error for each unknown section and key. `sections` has the names of the sections and of their keys.
+    /// Returns an error for each unknown section and key. `sections` has the known sections, each with its known keys.
     pub(super) fn unknown(&self, sections: &[(&str, &[&str])]) -> Vec<PolicyError> {
         let mut unknown = Vec::new();
         for name in self.root.keys() {
@@ -45,7 +45,7 @@ impl<'t> Document<'t> {
                 });
                 continue;
             };
-            // If the value is not a section, the error is reported later, when the section is read. Ignore it here.
+            // A value that is not a section is an error, but reading the section reports it later.
             if let Ok(section) = self.section(section) {
                 unknown.extend(section.unknown(keys));
             }
@@ -53,7 +53,7 @@ impl<'t> Document<'t> {
         unknown
     }
 
-    /// Returns the section of this name. A missing section has no keys.
+    /// Returns the section of this name. If the section is missing, returns a section without keys.
     pub(super) fn section<'d>(&'d self, name: &'d str) -> Result<Section<'d>, PolicyError> {
         let text = self.text;
         let Some(value) = self.root.get(name) else {
@@ -70,7 +70,6 @@ impl<'t> Document<'t> {
     }
 }
 
-/// One section of the document.
 #[derive(Default)]
 pub(super) struct Section<'d> {
     text: &'d str,
@@ -78,7 +77,7 @@ pub(super) struct Section<'d> {
     table: Option<&'d DeTable<'d>>,
 }
 
-/// A string in a list, with its line.
+/// A string in a list, with its line number.
 pub(super) struct Item<'d> {
     pub(super) text: &'d str,
     line: usize,
@@ -92,7 +91,7 @@ impl Item<'_> {
         absolute(self.text).ok_or_else(must)
     }
 
-    /// Creates the error for a wrong item. `must` describes the accepted values.
+    /// Creates the error for an invalid item. `must` describes the accepted values.
     pub(super) fn value_error(&self, must: String) -> PolicyError {
         PolicyError::Value { line: self.line, key: self.key.clone(), must }
     }
@@ -110,7 +109,6 @@ impl<'d> Section<'d> {
         errors.collect()
     }
 
-    /// Reads a Boolean.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, PolicyError> {
         self.read(key, "be true or false", DeValue::as_bool)
     }
@@ -128,26 +126,24 @@ impl<'d> Section<'d> {
         })
     }
 
-    /// Reads an absolute path.
     pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>, PolicyError> {
         self.read(key, "be an absolute path without ..", |value| absolute(value.as_str()?))
     }
 
-    /// Reads one of these strings.
+    /// Reads a string that must be one of `known`.
     pub(super) fn choice(&self, key: &str, known: &[&str]) -> Result<Option<&'d str>, PolicyError> {
         self.read(key, &format!("be one of {}", known.join(", ")), |value| {
             value.as_str().filter(|text| known.contains(text))
         })
     }
 
-    /// Creates the error for a key whose value does not fit other keys.
+    /// Creates the error for a key with a value that contradicts other keys.
     pub(super) fn conflict(&self, key: &str, must: &str) -> PolicyError {
         let value = self.table.and_then(|table| table.get(key));
         let line = value.map_or(1, |value| line_at(self.text, value.span().start));
         PolicyError::Value { line, key: format!("{}.{key}", self.name), must: must.to_owned() }
     }
 
-    /// Reads a list of strings.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<Item<'d>>, PolicyError> {
         let must = "be a list of texts";
         let values = self.read(key, must, DeValue::as_array)?;
@@ -190,7 +186,7 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + before.matches('\n').count()
 }
 
-/// Returns a key as errors show it. A key that needs quotes is not a simple misspelling, so it is not repeated.
+/// Returns the text of a key for errors. A key that needs quotes is not quoted, because it is not just misspelled.
 fn shown(key: &str) -> String {
     let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare && (1..=KEY_CHARS_MAX).contains(&key.len()) {

@@ -1,4 +1,4 @@
-//! Provides the current policy, and reads the file again when it changes. Never falls back to an earlier policy.
+//! Provides the current policy. Reads the policy file again after each change. Never falls back to an earlier policy.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -13,29 +13,27 @@ use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// The age of a change from which the timestamp identifies the content. A file that was changed more recently may
-/// change again with the same timestamp, because file systems count time in steps of up to two seconds.
+/// The minimum age of the last change of a file before its timestamp identifies its content. A file with a more recent
+/// change may change again without a new timestamp, because timestamps of file systems have steps of up to two seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// The policy file, and its state when it was last read.
-///
-/// While the file cannot be used, every call fails. The previous policy is never used instead.
+/// The policy file, with its last content. While the file is unusable, every governed call is refused.
 #[derive(Debug)]
 pub(crate) struct PolicyFile {
     path: PathBuf,
     last: Mutex<Option<Reading>>,
-    /// The error that was logged last, for as long as it persists.
+    /// The error that was logged last, so that the same error is logged only once. A usable policy resets it.
     logged: Mutex<Option<PolicyError>>,
 }
 
 #[derive(Debug)]
 struct Reading {
-    /// The stamp of the file; `None` if the file may have changed since it was read, so that it must be read again.
+    /// The stamp of the file; `None` if the file must be read again, because it may have changed unnoticed.
     stamp: Option<Stamp>,
     policy: Result<Arc<Policy>, PolicyError>,
 }
 
-/// The properties of a file that differ after it was changed or replaced.
+/// The metadata of a file that changes when the file is modified or replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -46,12 +44,12 @@ struct Stamp {
 }
 
 impl PolicyFile {
-    /// Refers to the policy at `path`. Reads nothing yet.
+    /// Creates a value for the policy at `path`, without reading the file.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, last: Mutex::default(), logged: Mutex::default() }
     }
 
-    /// Returns the current policy. If it cannot be used, the log has the reason with the path.
+    /// Returns the current policy. If the policy is unusable, logs the reason with the path.
     pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
         let policy = self.read_current();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,10 +79,10 @@ impl PolicyFile {
     }
 }
 
-/// Fails if the workspace takes part in the resolution of `path`, the path of the policy. In this case, code in the
-/// workspace could replace the policy.
+/// Fails if the resolution of `path`, the path of the policy, passes through the workspace. Then code in the workspace
+/// could replace the policy.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
-    // `new` returns `None` for a folder that does not exist. Such a folder cannot contain the policy.
+    // `UntrustedFolder::new` returns `None` for a folder that does not exist.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
     let path = std::path::absolute(path)?;
     if workspace.is_some_and(|workspace| workspace.holds(&path)) {
@@ -93,7 +91,7 @@ pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), Policy
     Ok(())
 }
 
-/// Provides the workspace to an executor, as the folder from which no code may run outside of the sandbox.
+/// Provides the current workspace to the executor, which never runs code of this folder outside of the sandbox.
 impl From<Arc<PolicyFile>> for Untrusted {
     fn from(policy: Arc<PolicyFile>) -> Self {
         Self::looked_up_by(move || {
@@ -103,7 +101,8 @@ impl From<Arc<PolicyFile>> for Untrusted {
     }
 }
 
-/// Describes for the admin why a policy file cannot be used. The model sees no path.
+/// Returns the reason why a policy file is unusable, for the admin. The text contains the path, so it must not reach a
+/// model.
 pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     let path_text = path.display();
     let is_unread = matches!(error, PolicyError::Unreadable(_));
@@ -117,20 +116,20 @@ pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     }
 }
 
-/// Reads the text of a policy file, once.
+/// Reads the text of a policy file.
 pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
     metadata(path)?;
     text_of(content(&File::open(path)?)?)
 }
 
-/// Returns the metadata of a file. Call this before the file is opened, because opening a pipe would wait for a writer.
+/// Returns the metadata of a regular file. Call this function before you open the file, because opening a pipe would
+/// wait for a writer.
 fn metadata(path: &Path) -> Result<Metadata, PolicyError> {
     let found = fs::metadata(path)?;
     if found.is_file() { Ok(found) } else { Err(PolicyError::NotAFile) }
 }
 
-/// Reads at most one byte more than [`POLICY_BYTES_MAX`], so that a larger file is recognized without reading all of
-/// it.
+/// Reads at most one byte more than [`POLICY_BYTES_MAX`], which is enough to detect a file that is too large.
 fn content(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
@@ -173,15 +172,15 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp if the file had the same stamp `after` the read, and if its last change was so long before the
-    /// read `started` that a further change would alter the stamp.
+    /// Returns the stamp if it identifies the content that was read. It must be equal to the stamp `after` the read,
+    /// and the last change must be old enough when the read `started`.
     fn settled(self, after: &Self, started: SystemTime) -> Option<Self> {
         let is_settled = self == *after && self.is_older_than(SETTLED_AFTER, started);
         is_settled.then_some(self)
     }
 
-    /// Returns whether the last change is at least `age` before `now`. Returns `false` for a change in the future: the
-    /// clock was set back, so the time proves nothing.
+    /// Returns whether the last change is at least `age` before `now`. Returns `false` for a change in the future,
+    /// which occurs if the clock was set back.
     fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -202,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.toml");
         std::fs::write(&path, "").unwrap();
-        // The file was written just now, and may be written again within the same step of the clock.
+        // The file was written just now, and may change again without a new timestamp.
         assert_eq!(read(&path).unwrap().stamp, None);
 
         let at = |modified: (i64, i64), changed: (i64, i64)| Stamp {

@@ -272,7 +272,7 @@ fn every_change_is_seen_even_within_one_tick_of_the_clock() {
     let folder = TempDir::new().unwrap();
     let path = file_path(&folder);
     let file = PolicyFile::new(path.clone());
-    // The file has the same length each time. It is changed in place or replaced.
+    // Change the file in place or replace it, always with the same length.
     for seconds in 100..400 {
         if seconds % 2 == 0 {
             fs::write(&path, with_timeout(seconds)).unwrap();
@@ -324,7 +324,7 @@ fn a_settled_file_is_read_once_and_again_when_it_changed() {
     let first = file.current().unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &file.current().unwrap()));
 
-    // A program that resets the file's modification time cannot set the time of that change (`ctime`).
+    // A program can reset the modification time of a file, but this changes its `ctime`.
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(&path, with_timeout(200)).unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();

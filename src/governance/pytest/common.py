@@ -1,30 +1,31 @@
-# Shared by all ways to run pytest. Before this stand PROJECT, FIRST and LAST (more folders to import from),
-# FILES (the folder for artifacts), RESERVE (bytes), FAILURES_MAX, ARGUMENTS, and TESTS (the folder of tests that are
-# not the project's, or None).
+# Functions and classes for all levels of judges. The server joins this file with others to one script, and defines
+# these values before it: PROJECT (the folder of the workspace), FIRST and LAST (more folders for sys.path, before and
+# after the installed packages), FILES (the folder for artifacts), RESERVE (the reserved bytes in FILES), FAILURES_MAX,
+# ARGUMENTS (of pytest), and TESTS (the folder of the admin's tests, or None).
 import json
 import os
 import sys
 import time
 import traceback
 
-# The path before anything of the project is on it.
+# sys.path before a folder of the project is added.
 INSTALLED = sys.path[:]
 try:
     import pytest
 except ImportError:
     sys.exit(86)
 try:
-    # Loads what pytest itself needs, so that none of it comes from the project, which may have a
-    # json.py.
+    # Import all modules that pytest itself needs, before the project is in sys.path. The project may contain a module
+    # of the same name, such as json.py.
     from _pytest.config import get_config
     get_config()
 except Exception:
     pass
 
-# The project is read-only, so what is written there goes elsewhere.
+# The folder for files that pytest and plugins would write to the project, because the project is read-only.
 scratch = os.environ["TMPDIR"]
-# Options by which plugins write reports, as they are called in config.option. Those that are set
-# lead to the artifacts of the run.
+# The attributes of config.option with the path of a plugin's report. If an option is set, its report is written to
+# FILES instead.
 REPORTS = (
     "htmlpath",  # pytest-html: --html
     "json_report_file",  # pytest-json-report: --json-report-file
@@ -33,27 +34,27 @@ REPORTS = (
     "report_log",  # pytest-reportlog: --report-log
     "allure_report_dir",  # allure-pytest: --alluredir
 )
-# pytest-cov: what --cov-report=KIND writes where it has no path.
+# pytest-cov: the default path of each --cov-report=KIND.
 COVERAGE_REPORTS = {
     "annotate": "annotated", "html": "htmlcov", "json": "coverage.json", "lcov": "coverage.lcov",
     "markdown": "coverage.md", "markdown-append": "coverage.md", "xml": "coverage.xml",
 }
-# Room for the reports, however much the tests leave.
+# A file that occupies RESERVE bytes until the reports are written, so that the tests cannot fill the folder.
 reserve = os.path.join(FILES, ".new-reserve")
-# The outcomes of the tests, one JSON document a line: the first failures, and then all counts.
+# The outcomes of the tests. Each line is a JSON document: first the failures, at most FAILURES_MAX, then all counts.
 report_file = os.path.join(FILES, ".new-report")
-# How pytest ended. It has content only if pytest came to its end.
+# The record of pytest's end. It contains only NUL bytes if pytest did not reach its end.
 ended = os.path.join(FILES, ".new-ended")
-# The ids of tests that passed are reported for the first of them only.
+# The maximum number of passed tests that are reported with their ids.
 PASSED_MAX = 64
-# The characters of a failure that are reported: of its id and reason, of its explanation and each line.
+# The maximum length in characters of the parts of a reported failure: its id, its reason, its explanation, a line.
 NAME_CHARS_MAX = 600
 REASON_CHARS_MAX = 1000
 TEXT_CHARS_MAX = 4000
 LINE_CHARS_MAX = 400
-# What is counted.
+# The names of the counts in a report.
 COUNTED = ("passed", "failed", "errors", "skipped", "xfailed", "deselected", "uncollected")
-# From the best outcome of a test to the worst. A test has the worst outcome of its reports.
+# The outcomes of a test, from the best to the worst. If pytest reports several outcomes of a test, the worst counts.
 OUTCOMES = ("passed", "skipped", "xfailed", "failed", "error")
 
 
@@ -73,8 +74,8 @@ def remove(path, unlink=os.unlink):
 
 
 def json_line(document, encode=json.JSONEncoder(ensure_ascii=False).encode):
-    # Made before any test is loaded: tests put other things in place of json.dumps, and their outcomes
-    # are reported while these are there. Half of a surrogate pair is no UTF-8.
+    # `encode` is bound before any test is loaded, because a test may patch json.dumps while outcomes are reported.
+    # "replace" is for lone surrogates, which UTF-8 cannot encode.
     return encode(document).encode("utf-8", "replace") + b"\n"
 
 
@@ -87,8 +88,8 @@ def is_in_project(path, folders=tuple(os.path.join(it, "") for it in (PROJECT, T
 
 
 def keep_project_out_of_start():
-    """Keeps files of the project that no test names from running: plugins that the project claims to have
-    installed, compiled files, and lines of .pth files."""
+    """Prevents the execution of project files that no test imports: plugins with forged entry points, compiled files,
+    and lines of .pth files."""
     import site
     from importlib.machinery import (
         EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader,
@@ -109,7 +110,7 @@ def keep_project_out_of_start():
 
     class Source(SourceFileLoader):
         def path_stats(self, path):
-            # By this importlib knows that there is no compiled file.
+            # With this error, importlib does not use a compiled file.
             raise OSError
 
     def find_source(path):
@@ -124,12 +125,12 @@ def keep_project_out_of_start():
     PytestPluginManager.load_setuptools_entrypoints = load_installed_plugins
     site.addpackage = add_installed_package
     sys.path_hooks.insert(0, find_source)
-    # pytest's own compiled files, of tests and conftest.py.
+    # pytest has its own compiled files of tests and conftest.py. Do not use them either.
     rewrite._read_pyc = lambda *file: None
 
 
 class Tally:
-    """Counts the outcomes of tests. Its documents may come from code under test."""
+    """Counts the outcomes of tests. Code under test may have forged the names and failures that it receives."""
 
     clock = staticmethod(time.perf_counter)
 
@@ -165,9 +166,8 @@ class Tally:
 
 
 class Reports:
-    """Leads reports of plugins to the artifacts, and passes the outcomes of the tests on to a tally, as pytest
-    counts them. Workers of pytest-xdist have no such plugin: all of their tests are reported to this
-    process."""
+    """A plugin of pytest. Redirects the reports of other plugins to FILES, and passes the outcomes of the tests to a
+    tally. Workers of pytest-xdist do not need this plugin, because they report all tests to this process."""
 
     def __init__(self, tally):
         self.tally = tally
@@ -175,13 +175,14 @@ class Reports:
         self.deselected = 0
         self.is_interrupted = False
 
-    # A wrapper, as plugins themselves are among the first.
+    # A wrapper runs before all hooks that are not wrappers, even those with tryfirst.
     @pytest.hookimpl(hookwrapper=True)
     def pytest_load_initial_conftests(self, early_config):
         if getattr(early_config.known_args_namespace, "cov_source", None):
             os.environ.setdefault("COVERAGE_FILE", os.path.join(scratch, ".coverage"))
         if early_config.pluginmanager.hasplugin("hypothesispytest"):
-            # For the admin's tests a folder that cannot exist: code under test could write examples there.
+            # For the admin's tests, use a folder that cannot exist, because code under test could write examples to a
+            # real one.
             storage = os.path.join(os.devnull if TESTS else scratch, "hypothesis")
             os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", storage)
         yield
@@ -191,7 +192,7 @@ class Reports:
         try:
             log_file = config.getoption("log_file") or config.getini("log_file")
         except (KeyError, ValueError):
-            # -p no:logging
+            # The option `-p no:logging` is set.
             log_file = None
         if log_file:
             config.option.log_file = log_file
@@ -207,7 +208,7 @@ class Reports:
             for kind in COVERAGE_REPORTS.keys() & reports.keys():
                 reports[kind] = below_files(reports[kind] or COVERAGE_REPORTS[kind])
 
-    # Workers of pytest-xdist are interpreters of their own, which must not use compiled files either.
+    # Workers of pytest-xdist are separate interpreters. They must not use compiled files of the project either.
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self):
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(scratch, "compiled")
@@ -227,7 +228,7 @@ class Reports:
         }
         self.tally.add("failed" if kind == "failed" else "errors", name, failure=failure)
 
-    # Behind pytest's own: where subtests failed, that makes a failure of the test.
+    # Runs after pytest's own hook, which reports a test with failed subtests as failed.
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report):
         name = str(report.nodeid)[:NAME_CHARS_MAX]
@@ -235,7 +236,7 @@ class Reports:
             kinds = {"setup": "setup_error", "teardown": "teardown_error"}
             self.tell_failure(kinds.get(report.when, "failed"), name, report.longrepr)
         elif type(report).__name__.lower() == "subtestreport":
-            # As in pytest's last line: a part of its test, unless it failed.
+            # pytest's summary line does not count a subtest that did not fail, so do not count it either.
             pass
         elif report.outcome == "skipped":
             self.tally.add("xfailed" if hasattr(report, "wasxfail") else "skipped", name)
@@ -254,7 +255,7 @@ class Reports:
     def pytest_deselected(self, items):
         self.deselected += len(items)
 
-    # pytest 7 and later: test files that the configuration or a conftest.py has left out.
+    # pytest 7 and later: counts test files that the configuration or a conftest.py excludes.
     if hasattr(pytest, "version_tuple"):
         @pytest.hookimpl(hookwrapper=True)
         def pytest_ignore_collect(self, collection_path):
@@ -264,7 +265,7 @@ class Reports:
             if is_test and name.endswith(".py") and result.get_result():
                 self.tally.add("uncollected", name)
 
-    # What a hook of the project took out of the tests counts too where it does not say so.
+    # Also counts tests that a hook of the project removed without calling pytest_deselected.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session):
         left_out = max(self.deselected, self.collected - len(session.items))
@@ -276,7 +277,7 @@ class Reports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo):
-        # Others, of pytest and of pytest-xdist, say that there were enough failures.
+        # pytest and pytest-xdist raise other exceptions after --maxfail failures. These are not interruptions.
         if type(excinfo.value) is KeyboardInterrupt or isinstance(excinfo.value, pytest.exit.Exception):
             self.is_interrupted = True
 
@@ -290,7 +291,7 @@ class Reports:
 
 
 def run_pytest(reports, arguments, junit, plugins, main=pytest.main):
-    """Runs pytest to its end, and returns its exit code and the way in which it ended."""
+    """Runs pytest. Returns its exit code, and "returned", "interrupted" or "raised"."""
     sys.argv[:] = ["pytest", *arguments]
     options = ["--color=no", "-o", "cache_dir=" + os.path.join(scratch, "pytest_cache")]
     options += ["-o", "junit_family=xunit1", "--junitxml=" + os.path.join(FILES, junit)]
@@ -304,12 +305,12 @@ def run_pytest(reports, arguments, junit, plugins, main=pytest.main):
 
 def write_report(tally, **more):
     remove(reserve)
-    # Tests may have put anything in its place, such as a pipe.
+    # Tests may have created this path, for example as a pipe.
     remove(report_file)
     write(report_file, "xb", tally.document(**more))
 
 
 keep_project_out_of_start()
 write(reserve, "xb", bytes(RESERVE))
-# With room for what is written there at the end.
+# Allocate the space for the record now, because the tests may fill the folder.
 write(ended, "xb", bytes(256))

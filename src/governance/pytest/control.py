@@ -1,5 +1,5 @@
-# A negative control: runs tests with their assertions turned round. A test that passes nevertheless judges nothing.
-# Before this stands common.py.
+# The control: inverts the assertions of tests. A test that still passes checks nothing. The script contains common.py
+# before this file.
 import ast
 
 OPPOSITES = {
@@ -11,7 +11,7 @@ OPPOSITES.update({opposite: name for name, opposite in OPPOSITES.items()})
 
 
 def other_constant(node):
-    """Returns a literal with another value; None if the expression is no literal."""
+    """Returns a literal with another value. Returns None if the expression is not a literal."""
     if isinstance(node, ast.Constant):
         value = node.value
         if isinstance(value, bool):
@@ -43,7 +43,7 @@ def other_constant(node):
 
 
 class Turn(ast.NodeTransformer):
-    """Changes what is expected where that is a literal, and turns other assertions round."""
+    """Replaces the literal in a comparison such as `f() == 4` by another literal. Negates all other assertions."""
 
     def visit_Assert(self, node):
         return ast.copy_location(ast.Assert(self.turned(node.test), node.msg), node)

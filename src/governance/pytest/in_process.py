@@ -1,11 +1,11 @@
-# Runs pytest as `python -m pytest` does in the folder of the project: tests, pytest and code under test in one
-# process. Before this stands common.py.
+# Runs pytest, the tests and the code under test in one process, like `python -m pytest` in the folder of the project.
+# The script contains common.py before this file.
 os.chdir(PROJECT)
 sys.path[:0] = [PROJECT, *(path for path in FIRST if path not in sys.path)]
-# Behind everything installed, as an editable install has it.
+# These folders come after all installed packages, as in an editable installation.
 sys.path.extend(path for path in LAST if path not in sys.path)
 if FIRST:
-    # For interpreters that tests start: what the server has in PYTHONPATH.
+    # Interpreters that tests start get the server's whole PYTHONPATH.
     others = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([*FIRST, others] if others else FIRST)
 

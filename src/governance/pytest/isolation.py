@@ -1,5 +1,8 @@
-# Keeps code under test in a process of its own, the worker. In the process of the tests, proxies stand for its
-# modules, functions and classes; plain data crosses between the two as copies. Before this stands common.py.
+# Isolation: the code under test runs in a separate process, the worker. The test process sends requests (import, get,
+# call and others), and the worker answers each with a value or an exception. Plain data crosses as copies. All other
+# objects become proxies in the test process. Each answer has a kind, such as "number". While a list is recorded, KINDS
+# is None and all kinds are recorded. Later, an answer of another kind fails the test. The script contains common.py
+# before this file.
 import builtins
 import collections
 import collections.abc
@@ -20,20 +23,20 @@ import types
 import uuid
 import warnings
 
-# The bytes of a message between the two processes.
+# The maximum length of a message between the two processes, in bytes.
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
-# The nesting of a value.
+# The maximum nesting of a value.
 DEPTH_MAX = 200
-# The characters that the worker passes on of what a call printed.
+# The maximum length of the output in one answer, in characters.
 PRINTED_CHARS_MAX = 1024 * 1024
 PROJECT_PATH = [PROJECT, *FIRST, *LAST]
-# Modules whose exceptions the tests get as they are, besides those of the standard library. Others are replaced by
-# a class of the same name, because some are orders to pytest or to its plugins (skip this test, try another
-# example), which code under test must not give.
+# The tests get exceptions of these packages and of the standard library unchanged. Other exception classes are replaced
+# by new classes of the same name, because some are commands to pytest or its plugins (skip this test, try another
+# example). The code under test must not give such commands.
 KNOWN_PACKAGES = {"numpy", "pandas", "scipy", "sympy"}
-# Modules of the standard library with such exceptions.
+# Modules of the standard library with exceptions that are commands too.
 ORDERS = {"unittest", "doctest", "bdb", "pdb"}
-# Values of the standard library that cross as text: how they are written, and how they are read.
+# Classes of the standard library with values that cross as text, and the functions that format and parse this text.
 AS_TEXT = {
     decimal.Decimal: (str, decimal.Decimal),
     fractions.Fraction: (str, fractions.Fraction),
@@ -52,7 +55,7 @@ TEXT_KINDS = {kind.__name__: (kind, *ways) for kind, ways in AS_TEXT.items()}
 
 
 class Defaulting(dict):
-    """A copy of a defaultdict, without the function that makes what is missing."""
+    """A copy of a defaultdict, without its default factory."""
 
 
 SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
@@ -60,8 +63,8 @@ MAPPINGS = {
     "dict": dict, "OrderedDict": collections.OrderedDict, "Counter": collections.Counter,
     "defaultdict": Defaulting,
 }
-# The operations of objects that tests may use. The second answer yes or no, so tests may use them only with objects
-# that they made themselves.
+# The special methods that tests may use with objects of the code under test. They may use YES_OR_NO_OPERATIONS only
+# with objects that they created themselves, because a forged boolean is not detected.
 DATA_OPERATIONS = (
     "__len__", "__getitem__", "__setitem__", "__delitem__", "__next__", "__reversed__", "__str__", "__repr__",
     "__int__", "__float__", "__index__", "__round__", "__abs__", "__neg__", "__pos__",
@@ -70,37 +73,38 @@ DATA_OPERATIONS = (
     "__lshift__", "__rshift__", "__divmod__", "__enter__", "__exit__", "__format__",
 )
 YES_OR_NO_OPERATIONS = ("__bool__", "__contains__", "__lt__", "__le__", "__gt__", "__ge__")
-# Python asks the other operand if these are missing.
+# If an object lacks one of these methods, Python calls the reflected method of the other operand.
 BINARY = (
     "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__", "__and__",
     "__or__", "__xor__", "__lshift__", "__rshift__", "__divmod__", "__lt__", "__le__", "__gt__", "__ge__",
 )
 TEXTS = ("__str__", "__repr__", "__format__")
-# What Python wants of some of them.
+# The types that Python requires for the results of some special methods.
 RESULTS = {"__str__": str, "__repr__": str, "__format__": str, "__bool__": bool}
-# Arguments that code under test may change for the tests too.
+# The types of arguments that the code under test may change. The changes are copied to the test's own object.
 CHANGEABLE = (
     list, dict, set, bytearray, collections.deque, collections.OrderedDict, collections.Counter,
 )
-# The items of a tuple or dict that are described each.
+# The maximum number of items in a tuple or dict for which the kind contains the kind of each item.
 PLACES_MAX = 16
-# What a NumPy array could be made of without a copy. The addresses would be those of the tests' process.
+# Attributes from which NumPy creates an array without a copy. A proxy must not have them, because the address would be
+# in the memory of the test process.
 NO_ATTRIBUTES = {
     "__array_interface__", "__array_struct__", "__buffer__", "__cuda_array_interface__", "__dlpack__",
     "__dlpack_device__",
 }
-# The names of modules and classes. Texts about classes join them with other characters.
+# The permitted names of modules and classes. The texts of kinds separate names by other characters.
 NAME = re.compile(r"[\w.<>]+")
-# Of a NumPy array: kinds of numbers that cross as bytes.
+# The NumPy types of numbers that cross as bytes.
 NUMPY_KIND = re.compile(r"[<>|=][biufc][0-9]{1,2}")
 
 
 class Foreign(Exception):
-    """A value that is no plain data."""
+    """The error for a value that is not plain data, or is too large."""
 
 
 def encode(value, of_object, depth=0):
-    """Makes JSON of a value. `of_object` encodes what is no plain data."""
+    """Converts a value to JSON data. `of_object` converts values that are not plain data."""
     kind = type(value)
     if value is None or kind in (bool, str, float):
         return value
@@ -112,7 +116,7 @@ def encode(value, of_object, depth=0):
     name = kind.__name__
     if SEQUENCES.get(name) is kind:
         items = map(inner, value)
-        # A copy of a set may have another order.
+        # Sort sets, because a copy of a set may have another order.
         return [name, *(sorted(items, key=json.dumps) if kind in (set, frozenset) else items)]
     if kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict, Defaulting):
         return ["dict" if kind is Defaulting else name, *([inner(key), inner(item)] for key, item in kind.items(value))]
@@ -134,7 +138,8 @@ def encode(value, of_object, depth=0):
 
 
 def decode(data, of_object, depth=0):
-    """Makes a value of JSON, which may be hostile. Raises an exception if it is none."""
+    """Converts JSON data from another process, which may be hostile, to a value. Raises an exception if the data is
+    invalid."""
     if data is None or type(data) in (bool, str, float, int):
         return data
     if type(data) is not list or not data or depth > DEPTH_MAX:
@@ -164,7 +169,7 @@ def decode(data, of_object, depth=0):
 
 
 class Line:
-    """One end of the connection between tests and worker: a message is its length and JSON."""
+    """The socket of the test process or of the worker. A message is its length in eight bytes, followed by JSON."""
 
     def __init__(self, end):
         self.end = end
@@ -176,7 +181,7 @@ class Line:
         self.end.sendall(len(content).to_bytes(8, "big") + content)
 
     def receive(self, loads=json.loads):
-        """Returns the next message; None at the end."""
+        """Returns the next message. Returns None if the connection has ended or the length is invalid."""
         length = int.from_bytes(self._read(8) or b"", "big")
         if not 0 < length <= MESSAGE_BYTES_MAX:
             return None
@@ -194,7 +199,8 @@ class Line:
 
 
 class Worker:
-    """Answers what the tests ask of code under test, which can change all of it."""
+    """Executes the requests of the test process in the worker. The code under test runs in the same process, so it can
+    change this class and every answer."""
 
     def __init__(self, line):
         self.line = line
@@ -206,7 +212,7 @@ class Worker:
         sys.path.extend(path for path in PROJECT_PATH if path not in sys.path)
         for name in ("stdout", "stderr"):
             setattr(sys, name, Printed(self.printed, name))
-        # The filters are those of the tests.
+        # Send every warning, because the filters of the tests decide about it.
         warnings.simplefilter("always")
         warnings.showwarning = self.warn
         while True:
@@ -255,7 +261,7 @@ class Worker:
         if ask == "is":
             return ["value", isinstance(self.decode(rest[0]), target)]
         if ask == "next":
-            # StopIteration is an answer here: the iteration is over.
+            # An empty list means that the iteration has ended.
             for value in target:
                 return ["value", ["list", self.encode(value)]]
             return ["value", ["list"]]
@@ -263,7 +269,7 @@ class Worker:
             name, *rest = rest
             target = getattr(target, name)
             if name == "__exit__":
-                # Only the truth of its answer matters.
+                # Python uses only the truth value of the result of `__exit__`.
                 leave = target
                 target = lambda *values: bool(leave(*values))
         values, named = rest
@@ -300,7 +306,7 @@ class Worker:
         return found[name]
 
     def refer(self, value):
-        """Encodes a reference to an object, which stays in this process."""
+        """Encodes a reference to an object. The object itself stays in the worker."""
         kind = type(value)
         if isinstance(value, types.ModuleType):
             return ["module", value.__name__]
@@ -321,18 +327,18 @@ class Worker:
             name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
             return ["function", handle, str(name), str(getattr(value, "__doc__", None) or "")]
         if kind.__module__ in ("builtins", "itertools") and isinstance(value, collections.abc.Iterator):
-            # A generator, `map` and the iterator of a list are alike.
+            # All iterators get the same kind, for example a generator, `map` and the iterator of a list.
             return ["object", handle, "builtins", "iterator", [["builtins", "iterator"]]]
         return ["object", handle, *self.class_names(kind)]
 
     @staticmethod
     def class_names(kind):
-        """The module and the name of a class, and of all classes that it is."""
+        """Returns the module and the name of a class, and of each class in its MRO except `object`."""
         classes = [[str(base.__module__), str(base.__qualname__)] for base in type.mro(kind)[:-1]]
         return [kind.__module__, kind.__qualname__, classes]
 
     def kind_of_error(self, kind):
-        """Describes the class of an exception: its module, its name, and its bases in the same way."""
+        """Describes an exception class: its module, its name, and its base classes in the same form."""
         if kind.__module__ == "builtins":
             return ["builtins", kind.__qualname__, []]
         bases = [self.kind_of_error(base) for base in kind.__bases__ if issubclass(base, BaseException)]
@@ -368,7 +374,7 @@ FUNCTIONS = (
 
 
 class Parts(list):
-    """What code under test has printed since the last answer."""
+    """The output and the warnings of the code under test since the last answer."""
 
     def __init__(self):
         super().__init__()
@@ -380,7 +386,7 @@ class Parts(list):
 
 
 class Printed(io.TextIOBase):
-    """A stream of code under test, until the answer of the call takes the text along."""
+    """Replaces stdout or stderr in the worker. Stores the text until the next answer."""
 
     encoding = "utf-8"
 
@@ -401,7 +407,7 @@ class Printed(io.TextIOBase):
 
 
 class PrintedBytes(io.RawIOBase):
-    """The bytes below such a stream."""
+    """The `buffer` of a `Printed` stream, for output in bytes."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -415,24 +421,24 @@ class PrintedBytes(io.RawIOBase):
 
 
 class NotIsolated(BaseException):
-    """The test needs code under test in its own process."""
+    """The test needs the code under test in its own process."""
 
 
 class OtherWarning(Warning):
-    """A warning of a class of which code under test did not warn when the list was recorded."""
+    """Replaces a warning if the code under test gave no warning of this class when the list was recorded."""
 
 
 class CodeUnderTestError(Exception):
-    """The base of exceptions whose class only code under test has."""
+    """The base class of exceptions whose real classes exist only in the worker."""
 
 
 class Unanswered(BaseException):
-    """Code under test has ended its process, or answered with something else than the code for which the list was
-    recorded. No test can expect this."""
+    """The worker has ended, or its answer is invalid or has a kind that was not recorded. It is not a subclass of
+    Exception, so that no test can expect it."""
 
 
 class Remote:
-    """The tests' side of the connection: asks the worker, and makes values and proxies of its answers."""
+    """Sends requests from the test process to the worker, and converts the answers to values and proxies."""
 
     def __init__(self, line, tally):
         self.line = line
@@ -442,16 +448,16 @@ class Remote:
         self.members = {}
         self.proxies = {}
         self.noted = set()
-        # Whether an answer is missing on the line.
+        # Whether the answer to a request is missing.
         self.is_broken = False
-        # Who asks: the id of the test that runs, a fixture, or a file that is collected.
+        # The origin of the current requests: the id of a test, a fixture, or a file that is collected.
         self.asker = ""
-        # Why the test has failed, whatever became of the exception.
+        # The reason why the test fails, even if the test catches the exception.
         self.failure = ""
-        # Whether this is a child of the tests' process. What fails in it would not fail the test.
+        # Whether this process is a fork of the test process. An error in a fork would not fail the test.
         self.is_child = False
         os.register_at_fork(after_in_child=lambda: setattr(self, "is_child", True))
-        # Where an exception came from, for the report of the test.
+        # The traceback of the last exception from the worker, for the report of the test.
         self.where = ""
 
     def not_isolated(self, why):
@@ -459,8 +465,8 @@ class Remote:
         raise NotIsolated(f"this test cannot run apart from the code under test: {why}")
 
     def unsuited(self, why):
-        """Refuses what a test cannot do with copies. A test that did not do it when the list was recorded does so because
-        of another answer."""
+        """Refuses an operation that is impossible with copies. While a list is recorded, the test is not isolated.
+        Later, the test fails, because only a changed answer can have led to the operation."""
         if KINDS is None:
             self.not_isolated(why)
         raise self.unanswered(f"the test did not do this when the list was recorded: {why}")
@@ -470,15 +476,16 @@ class Remote:
         return Unanswered(why)
 
     def ask(self, path, *request, given=(), read=lambda value: value):
-        """Asks the worker. Returns `read` of the answer. Changes the values that are given with a call as the code has
-        changed them. Only what the code raised is raised as an exception that a test may expect."""
+        """Sends a request to the worker, and returns the result of `read` for the answer. Copies the changes that the
+        code made to arguments to the values in `given`. A test can catch only exceptions that the code itself raised:
+        all other errors raise `Unanswered`."""
         if self.is_child:
             self.not_isolated("it asks the code under test in a process of its own")
         error = None
         reply = None
         try:
             with self.turn:
-                # After an interrupted question, such as by a timeout, the next answer would be that to the earlier one.
+                # If a request was interrupted, for example by a timeout, the next answer would belong to this request.
                 if not self.is_broken:
                     self.is_broken = True
                     self.line.send(request)
@@ -504,7 +511,7 @@ class Remote:
         return value
 
     def printed(self, path, stream, content):
-        """Returns a function that prints what the code printed, or warns as the code did."""
+        """Returns a function that repeats the output or the warning of the code in the test process."""
         if stream == "warning":
             return self.warning(path, *content)
         if stream not in ("stdout", "stderr") or type(content) is not str:
@@ -526,7 +533,7 @@ class Remote:
                 else:
                     warnings.warn_explicit(text, kind, *place)
             except Warning:
-                # The filters of the test make an exception of it.
+                # The warning filters of the test turn the warning into an exception.
                 if not is_noted:
                     raise self.unanswered(f"{path} of the code under test warns as it did not before: {text}") from None
                 raise
@@ -536,8 +543,8 @@ class Remote:
         return self.ask(path, *request, read=lambda value: self.decode(value, path))
 
     def named(self, path, value):
-        """Compares the name of a member of an enumeration with the name that was recorded. Two members may be one, which
-        would be equal to both."""
+        """Compares the name of an enumeration's member with the recorded name. Without this check, the code could use
+        one member for two names, and the member would be equal to both."""
         if type(value) is Member:
             self.note(f"{path} is", value.name)
         return value
@@ -546,15 +553,17 @@ class Remote:
         return shortened(f"{self.asker}: {path}")
 
     def kinds(self, path):
-        """The kinds that were recorded for a question."""
+        """Returns the kinds that were recorded for a request."""
         return KINDS.get(self.key(path), ())
 
     def is_only_for_display(self, name, path):
-        """Whether a special name is asked for that the tests did not use: by pytest, for the report of a failure."""
+        """Returns whether only pytest requests this special attribute, to report a failure. The tests did not request
+        it when the list was recorded."""
         return KINDS is not None and name.startswith("__") and not self.kinds(path)
 
     def is_noted(self, path, kind):
-        """Returns whether the kind of an answer is one of those that were recorded for the question. Records it."""
+        """Returns whether the kind of an answer was recorded for the request. While a list is recorded, records the
+        kind and returns True."""
         kind = shortened(kind)
         if KINDS is not None:
             return kind in self.kinds(path)
@@ -564,8 +573,8 @@ class Remote:
         return True
 
     def note(self, path, kind):
-        """Compares the kind of an answer with the kinds that were recorded for the same question. Otherwise an object
-        that equals everything could stand for a number."""
+        """Fails the test if the kind of an answer was not recorded for the request. Without this check, the code could
+        return an object that equals everything instead of a number."""
         if not self.is_noted(path, kind):
             known = " or ".join(self.kinds(path)) or "used as when the list was recorded"
             raise self.unanswered(f"{path} of the code under test is no longer {known}, but {kind}")
@@ -598,7 +607,7 @@ class Remote:
                 return ["handle", object.__getattribute__(value, "_handle")]
             if kind is Member:
                 return ["member", *value._is]
-            # What `__exit__` gets.
+            # An argument of `__exit__`, which cannot cross.
             if isinstance(value, types.TracebackType):
                 return None
             if isinstance(value, BaseException):
@@ -626,7 +635,7 @@ class Remote:
             if KINDS is None:
                 self.tally.kind(f"module {name}", "answer")
             elif f"module {name}" not in KINDS:
-                # An import would run the code of the module in this process.
+                # Importing a module that was not recorded could run its code in this process.
                 raise ValueError("another module")
             return importlib.import_module(name)
         if kind == "member":
@@ -641,12 +650,13 @@ class Remote:
         if kind in ("class", "object"):
             classes = tuple((checked_name(module), checked_name(name)) for module, name in names[2])
             module, name = map(checked_name, names[:2])
-            # Otherwise an object could be of one class for `isinstance`, and of another for everything else.
+            # Without this check, an object could have one class for `isinstance`, and another for everything else.
             if (module, name) != (classes[0] if classes else ("builtins", "object")):
                 raise ValueError("another class than its first")
             names = [module, name, classes]
         if kind == "object":
-            # All objects of a class answer alike. Classes of Python, such as generators, have many uses.
+            # All objects of a class share their recorded kinds, except objects of built-in classes such as generators,
+            # which have many uses.
             if module != "builtins":
                 path = f"{module}.{name}"
         made = self.proxies.get((kind, handle, path))
@@ -661,7 +671,7 @@ class Remote:
         module, name = str(module), str(name)
         if module == "builtins":
             kind = getattr(__import__("builtins"), name)
-            # Those without Exception end pytest.
+            # Other subclasses of BaseException, such as KeyboardInterrupt, would end pytest.
             return kind if issubclass(kind, Exception) or kind is SystemExit else CodeUnderTestError
         known = self.errors.get((module, name))
         if known is not None:
@@ -696,14 +706,14 @@ class Remote:
             try:
                 error = kind.__new__(kind)
             except Exception:
-                # A group of exceptions has no such object.
+                # An exception group cannot be created without arguments.
                 error = CodeUnderTestError()
             error.args = (str(text),)
         for name, value in attributes.items():
             if name.startswith("_") and name != "__notes__":
                 continue
             if value == ["no plain data"]:
-                # The test finds no such attribute. It may find that right.
+                # The test does not get this attribute. A test may expect that, so compare it with the recorded kinds.
                 self.note(f"{path}.{name}", "no plain data")
                 continue
             try:
@@ -728,8 +738,8 @@ def checked_name(name):
 
 
 def kind_of(value):
-    """Describes an answer: coarsely where it is data, so that other code can answer alike. What is empty is of another
-    kind, as it would pass for many tests."""
+    """Returns the kind of a value. The kinds of plain data are coarse, so that other correct code gives the same kinds.
+    Empty values have their own kinds, because an empty value would pass many tests."""
     kind = type(value)
     if value is None:
         return "None"
@@ -763,7 +773,7 @@ def kind_of(value):
         return f"exception {value.__module__}.{value.__qualname__} ({bases})"
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-        # With few digits, many numbers are equal.
+        # Short floats have their own kinds, because rounding makes many of them equal.
         is_narrow = value.dtype.kind in "fc" and value.dtype.itemsize < 8 * (1 + (value.dtype.kind == "c"))
         of = f" of {value.dtype}" if is_narrow else ""
         if value.ndim == 0:
@@ -780,7 +790,7 @@ def kind_of_items(name, items):
 
 
 def kind_of_places(name, items, places=None):
-    """Describes what stands in each place, if that differs."""
+    """Returns the kind of a sequence or mapping. It contains the kind of each item if these kinds differ."""
     kinds = [*map(kind_of, items)]
     if len(set(kinds)) == 1:
         return kind_of_items(name, items)
@@ -788,7 +798,7 @@ def kind_of_places(name, items, places=None):
 
 
 def kind_of_raised(kind):
-    """Describes an exception or a warning by all classes that it is."""
+    """Returns the kind of an exception or warning: its class and all base classes."""
     return "raises " + ", ".join(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-2])
 
 
@@ -800,14 +810,14 @@ def shortened(text):
 
 
 class Member:
-    """A member of an enumeration of code under test."""
+    """A member of an enumeration in the code under test."""
 
     def __init__(self, module, kind, name, value):
         self._is = module, kind, name
         self.name = name
         self.value = value
 
-    # No method compares members: each is made once.
+    # Members need no `__eq__`, because only one object is created for each.
 
     def __repr__(self):
         return f"<{self._is[1]}.{self.name}>"
@@ -820,7 +830,7 @@ def set_own(proxy, **own):
 
 
 class Proxy:
-    """What tests have in place of an object of the worker."""
+    """Represents an object of the worker in the test process."""
 
     def __init__(self, remote, handle, *names):
         set_own(self, _remote=remote, _handle=handle, _names=names, _is_own=False, _path="")
@@ -894,7 +904,8 @@ class RemoteClass(Proxy):
         if type(value) is not RemoteObject:
             return False
         remote = self._of("_remote")
-        # By the classes that the object had when it came. The code under test could answer otherwise each time.
+        # Use the classes that the object had when this process received it. The worker could answer each request
+        # differently.
         is_one = self._of("_names")[:2] in value._of("_names")[2]
         if KINDS is None:
             answer = remote.ask("isinstance", "is", self._of("_handle"), remote.encode(value, self._told()))
@@ -946,7 +957,7 @@ class RemoteObject(Proxy):
         return remote.call(path, "operate", self._of("_handle"), (name,), values, named, told)
 
     def _without(self, operation, values):
-        """What an object is without this operation."""
+        """Returns the result of a special method that the object lacks, as Python defines it."""
         if operation == "__bool__":
             try:
                 self._operate("__len__", (), {})
@@ -969,7 +980,7 @@ class RemoteObject(Proxy):
 
 
 class Iteration:
-    """Iterates over an object of the worker."""
+    """Iterates over an object of the worker, with one request for each item."""
 
     def __init__(self, proxy):
         self.is_new = True
@@ -995,7 +1006,7 @@ class Iteration:
 
 
 def add_operation(name):
-    """Lets tests use an operation of the objects of code under test."""
+    """Adds a special method to `RemoteObject`, so that tests can use it."""
     def operate(self, *values, **named):
         path = f"{self._of('_path')}.{name}()"
         if name in TEXTS and self._of("_remote").is_only_for_display(name, path):
@@ -1017,7 +1028,7 @@ for operation in (*DATA_OPERATIONS, *YES_OR_NO_OPERATIONS):
 
 
 class RemoteModule(types.ModuleType):
-    """A module of code under test."""
+    """Represents a module of the code under test."""
 
     def __getattr__(self, name):
         remote, path = object.__getattribute__(self, "_remote"), f"{self.__name__}.{name}"
@@ -1039,7 +1050,7 @@ class RemoteModule(types.ModuleType):
 
 
 class RemotePath(list):
-    """The `__path__` of a package of code under test. Its folders are not known to the tests."""
+    """The `__path__` of a package of the code under test. It is empty, because the tests must not find its files."""
 
 
 def in_project(package, find=importlib.machinery.PathFinder.find_spec):
@@ -1047,7 +1058,7 @@ def in_project(package, find=importlib.machinery.PathFinder.find_spec):
 
 
 class Finder:
-    """Finds the modules of code under test, behind everything installed and the tests' own modules."""
+    """Finds the modules of the code under test. Installed modules and modules of the tests take precedence."""
 
     def __init__(self, remote):
         self.remote = remote
@@ -1093,9 +1104,10 @@ def file_of(node):
 
 
 class Suitability:
-    """Tells which tests need code under test in their own process, as far as that does not show by itself."""
+    """A plugin of pytest. Reports tests that need the code under test in the test process, where the proxies cannot
+    detect this. Also keeps a test failed if the test or a plugin has caught `Unanswered`."""
 
-    # Fixtures of pytest that look into the process of code under test.
+    # Fixtures of pytest that work only in the process of the code under test, each with the reason.
     FIXTURES = {"caplog": "it reads the log of the code under test"}
 
     def __init__(self, remote):
@@ -1103,9 +1115,9 @@ class Suitability:
         self.remote = remote
         self.is_testing = False
         self.failure_outside = ""
-        # Whether a report of the running test has the failure.
+        # Whether a report of the current test contains `remote.failure`.
         self.is_told = False
-        # Why the running test has failed, for all its repetitions.
+        # The reason why the current test has failed. It fails all repetitions of the test too.
         self.refused = ""
         places = [
             (pytest.MonkeyPatch, ("setattr", "delattr", "setitem", "delitem", "setenv", "delenv", "chdir")),
@@ -1131,7 +1143,7 @@ class Suitability:
 
     def refuse_in_tests(self, function, why):
         def refuse(*values, **named):
-            # These plugins patch what belongs to them.
+            # These plugins patch only their own modules, so allow it.
             caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
             if self.is_testing and caller not in ("anyio", "pytest_asyncio"):
                 self.remote.not_isolated(why)
@@ -1146,8 +1158,8 @@ class Suitability:
         finally:
             self.remote.asker = before
 
-    # What is asked at the start of a file, by a fixture or at its end may be asked for any test of the file, so it is
-    # recorded apart from the tests.
+    # These hooks set the origin of requests. Requests during collection, in shared fixtures and in teardowns get no id
+    # of a test, because any test of the file can cause them.
     @pytest.hookimpl(hookwrapper=True)
     def pytest_make_collect_report(self, collector):
         with self.asking(collector.nodeid):
@@ -1175,7 +1187,7 @@ class Suitability:
             yield
         self.is_testing = False
 
-    # Around all other plugins, which could make the test pass again.
+    # Runs after all other plugins, because they could make the test pass.
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item, call):
         report = (yield).get_result()
@@ -1187,11 +1199,11 @@ class Suitability:
             self.is_told = True
             self.refused = self.remote.failure
         elif self.refused and call.when == "call":
-            # A plugin repeats the test.
+            # A plugin repeats the failed test.
             report.outcome, report.longrepr = "failed", self.refused
             vars(report).pop("wasxfail", None)
         if call.when == "teardown":
-            # What failed outside of tests fails all tests behind it.
+            # A failure outside of tests, such as during collection, fails all later tests.
             self.remote.failure = self.failure_outside
         if report.failed and self.remote.where:
             report.sections.append(("In the code under test", self.remote.where))

@@ -1,9 +1,9 @@
-# Judges by tests that are not the project's: TESTS is the folder of the tests, outside of the project, and LISTED has
-# the ids of those that have to pass. This process never loads code under test. It forks a process for each file of
-# tests, observes its end, and keeps what it reports. It writes the report when no other process of the run is left.
-# Needs a PID namespace of its own. Before this stand common.py, isolation.py, control.py, and the values of LISTED
-# (None: list all), KINDS (of answers of code under test; None while a list is recorded), IS_ISOLATED, HAS_CONTROL, and
-# TIME_S (the time limit of the run, in seconds).
+# The observer: runs the admin's tests, which are in the folder TESTS outside of the project. It never loads code under
+# test. For each test file, it forks a test process, observes the end of this process, and collects the outcomes that
+# the process reports. It writes the report after it has killed all other processes of the run, so it needs a separate
+# PID namespace. The script contains common.py, isolation.py and control.py before this file, and defines these values:
+# LISTED (the ids of the tests that must pass), KINDS (the recorded kinds of results of the code under test; both are
+# None while a list is recorded), IS_ISOLATED, HAS_CONTROL, and TIME_S (the time limit of the run, in seconds).
 import atexit
 import contextlib
 import gc
@@ -17,28 +17,28 @@ import signal
 import socket
 from importlib.machinery import PathFinder
 
-# The bytes of a message about a test.
+# The maximum length of a message from a test process, in bytes.
 LINE_BYTES_MAX = 64 * 1024
-# The tests of a file that is listed.
+# The maximum number of tests in a list, and of requests with recorded kinds.
 LISTED_MAX = 100_000
-# How often is looked whether a process has ended, in seconds.
+# The interval at which the observer checks whether a process has ended, in seconds.
 LOOK_S = 0.02
-# The first pause after the process has closed its end.
+# The first pause after a test process has closed its pipe, in seconds. Each further pause is twice as long.
 ENDING_S = 0.0005
-# How long the control of a file may take, in seconds, and as a multiple of its tests.
+# The time limit of a file's control: CONTROL_S seconds, plus CONTROL_TIMES times the duration of the file's tests.
 CONTROL_S, CONTROL_TIMES = 2, 2
-# The share of the time of the run after which no control runs.
+# All controls end after this share of the run's time limit.
 CONTROL_SHARE = 0.8
 STARTED = time.monotonic()
-# The memory of a process of a control.
+# The limit for the memory of a process in a control, in bytes.
 CONTROL_BYTES_MAX = 384 * 1024 * 1024
 FAILURE_KINDS = ("failed", "setup_error", "teardown_error", "collection_error", "error")
-# The exit code if the report cannot be written. pytest has none like it.
+# The exit code if the report cannot be written. pytest does not use this exit code.
 NO_REPORT = 70
 
 
 class Told:
-    """In the process of the tests: passes on what a tally would count."""
+    """Replaces the Tally in a test process: sends each outcome to the observer, through the pipe `end`."""
 
     def __init__(self, end):
         self.end = end
@@ -69,7 +69,7 @@ class Told:
 
 
 class Listing(Told):
-    """Lists the tests."""
+    """Sends the ids of the collected tests to the observer."""
 
     def pytest_collection_finish(self, session):
         for item in session.items:
@@ -77,11 +77,11 @@ class Listing(Told):
 
 
 class Turned(Told):
-    """Tells which tests pass although their assertions are turned round."""
+    """Sends the ids of the tests that pass with inverted assertions."""
 
     @staticmethod
     def limit():
-        """Keeps the process from using what would end the whole run: memory, and the room for its output."""
+        """Limits the memory of the process and discards its output, because exceeding a limit would end the run."""
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(null, stream)
@@ -94,7 +94,7 @@ class Turned(Told):
 
 
 class Judge:
-    """Runs the files of tests one after the other."""
+    """Runs the test files one after the other."""
 
     def __init__(self):
         self.tally = Tally(LISTED or ())
@@ -103,11 +103,11 @@ class Judge:
         self.unsuited = []
         self.turned = set()
         self.kinds = {}
-        # The file whose tests run, and the class of what their process tells.
+        # The test file that runs, and the class that sends messages from its process.
         self.file = ""
         self.told_by = Told
         self.files = 0
-        # How long the tests of a file took, by their arguments.
+        # The duration of the last run of each file in seconds, by the last argument of pytest.
         self.took = {}
         # The number of failures after which no further test runs; None for no limit.
         most = [int(name.partition("=")[2]) for name in ARGUMENTS if name.startswith("--maxfail=")]
@@ -129,7 +129,7 @@ class Judge:
             self.fork(Told, [*arguments, *limit, target])
             if self.failures_max is not None and self.failures() >= self.failures_max:
                 break
-        # All controls together end before the run would be ended.
+        # End all controls before the time limit would end the run.
         self.controls_end_by = STARTED + CONTROL_SHARE * TIME_S
         if HAS_CONTROL and not self.failures():
             for target in self.chosen(listed, targets):
@@ -137,7 +137,8 @@ class Judge:
                     self.fork(Turned, [*arguments, target])
 
     def chosen(self, listed, targets):
-        """The files of the listed tests that are wanted, or tests of them."""
+        """Yields the arguments for pytest, one for each test process. A target that is a folder yields the listed files
+        below it."""
         files = dict.fromkeys(os.path.join(TESTS, name.partition("::")[0]) for name in listed)
         for target in targets:
             path, colons, _ = target.partition("::")
@@ -151,7 +152,7 @@ class Judge:
         return self.tally.counts["failed"] + self.tally.counts["errors"]
 
     def fork(self, kind, arguments):
-        """Runs pytest in a process of its own, to the end of all processes that it leaves."""
+        """Runs pytest in a new process. Returns after this process and all other processes of the run have ended."""
         self.files += 1
         self.told_by = kind
         self.file = os.path.relpath(arguments[-1].partition("::")[0], TESTS)
@@ -170,7 +171,7 @@ class Judge:
         started = time.monotonic()
         end_by = math.inf
         if kind is Turned:
-            # With its assertions turned round, a test may never end.
+            # A test with inverted assertions may never end.
             end_by = started + CONTROL_S + CONTROL_TIMES * self.took.get(arguments[-1], 0)
             end_by = min(end_by, self.controls_end_by)
         told, status = self.observe(reading, child, end_by)
@@ -179,8 +180,8 @@ class Judge:
         self.conclude(told, status)
 
     def observe(self, reading, child, end_by):
-        """Takes what a process reports until it has ended; returns the end that it reported, and its status. Ends the
-        process at the time `end_by`."""
+        """Reads the messages of the test process `child` until it has ended. Returns the end that it reported, and its
+        exit code. Kills the process at the time `end_by`."""
         told, status, unread = None, None, b""
         pause = ENDING_S
         with selectors.DefaultSelector() as selector:
@@ -205,14 +206,15 @@ class Judge:
                         status = ended
                         end_others()
                     elif part == b"":
-                        # The process has closed its end, and usually ends at once. A hostile one may go on.
+                        # The process has closed its pipe, and usually ends at once. A hostile process may continue.
                         time.sleep(pause)
                         pause = min(2 * pause, LOOK_S)
                 elif not part:
                     return told, exit_code(status)
 
     def take(self, line):
-        """Takes a message of the tests' process, which may be hostile. Returns the end that it reports."""
+        """Handles a message of a test process. The process may be hostile. Returns the end of pytest if the message
+        reports it."""
         try:
             document = json.loads(line)
             if "end" in document:
@@ -222,7 +224,7 @@ class Judge:
                 if len(self.kinds) < LISTED_MAX or path in self.kinds:
                     self.kinds.setdefault(path, set()).add(kind)
                 else:
-                    # Later code would fail where nothing was recorded.
+                    # In later runs, correct code would fail because the kinds of its results were not recorded.
                     self.unsuited[:] = [f"they ask the code under test more than {LISTED_MAX} questions"]
             elif "item" in document:
                 if len(self.items) < LISTED_MAX:
@@ -248,22 +250,22 @@ class Judge:
             failure = {"kind": kind, **{key: str(failure[key])[:most] for key, most in limits.items()}}
         name = str(name)[:NAME_CHARS_MAX]
         if self.told_by is Turned:
-            # A control changes no outcome.
+            # The control does not change the outcomes.
             return
         if name.partition("::")[0] != self.file:
-            # Not a test of this process. It is counted all the same.
+            # A test of another file cannot run in this process. It counts, but its name is ignored.
             name = ""
         self.tally.add(add, name, count, failure)
 
     def conclude(self, told, status):
-        """Notes the end of a process. One that pytest did not report is an error."""
+        """Records the end of a test process. If pytest did not report this end, it counts as an error."""
         if self.told_by is Turned:
             return
         code, way = told or (None, None)
         if code == status and way == "returned":
             self.codes.append(code)
             if code not in (0, 1):
-                # No test ran, whatever was reported of it.
+                # pytest did not complete the tests of this file, so ignore reports that they passed.
                 for name, outcome in self.tally.outcomes.items():
                     if name.partition("::")[0] == self.file and outcome == "passed":
                         self.tally.outcomes[name] = None
@@ -278,7 +280,7 @@ class Judge:
         self.tally.add("errors", self.file, failure=failure)
 
     def code(self):
-        """The exit code that pytest would have for all files together."""
+        """Returns the exit code that pytest would have if it ran all files in one process."""
         if self.tally.counts["failed"]:
             return 1
         others = [code for code in self.codes if code not in (0, 1, 5)]
@@ -294,11 +296,11 @@ def exit_code(status):
 
 
 def end_others():
-    """Ends every other process of the run. Returns when none is left."""
+    """Kills all other processes of the run. Returns when all have ended."""
     try:
         while True:
             os.kill(-1, signal.SIGKILL)
-            # Those that are not children of this process are collected by the init of the PID namespace.
+            # Reap the children of this process. The init process of the PID namespace reaps all others.
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
@@ -310,7 +312,7 @@ def end_others():
 
 
 def start_worker(kind):
-    """Starts the process of code under test, and returns the end of the connection for the tests."""
+    """Starts a worker, the process of the code under test. Returns the socket for the test process."""
     own, other = socket.socketpair()
     if os.fork() == 0:
         own.close()
@@ -327,7 +329,8 @@ def start_worker(kind):
 
 
 class Layout:
-    """Has pytest find code under test, as it would in the folder of the project, and run in one process."""
+    """A plugin of pytest. Adds the folders of the ini option `pythonpath`, relative to the project, with `add_path`.
+    Keeps pytest-xdist from starting workers."""
 
     def __init__(self, add_path):
         self.add_path = add_path
@@ -345,7 +348,7 @@ class Layout:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_cmdline_main(self, config):
-        # pytest-xdist would start interpreters.
+        # Disable pytest-xdist, because it would start interpreters.
         for name, value in (("numprocesses", 0), ("dist", "no"), ("tx", [])):
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
@@ -353,7 +356,7 @@ class Layout:
 
 
 def be_tests(told, worker, arguments, junit):
-    """Is the process of the tests: runs pytest, reports its end, and ends like an interpreter."""
+    """Runs pytest in a test process, reports its end to the observer, and ends the process."""
     os.chdir(TESTS)
     reports = Reports(told)
     sys.meta_path.remove(keep_out)
@@ -364,7 +367,8 @@ def be_tests(told, worker, arguments, junit):
     else:
         remote = Remote(Line(worker), told)
         finder = Finder(remote)
-        # Of an editable installation. pytest finds modules whose assertions it rewrites there, before all finders.
+        # An editable installation adds folders of the project to sys.path. Remove them, because pytest's hook for
+        # assertions would find modules there before all finders of this process.
         of_project = [path for path in sys.path if is_below(path, PROJECT)]
         PROJECT_PATH.extend(of_project)
         for folders in (sys.path, INSTALLED):
@@ -383,7 +387,7 @@ def be_tests(told, worker, arguments, junit):
             if is_below(getattr(module, "__file__", None), PROJECT):
                 told.kind(f"import {name}", "module")
     told.tell({"end": code, "way": way})
-    # The end of an interpreter, without freeing everything that the observer has loaded.
+    # End like an interpreter, but do not spend time on freeing the modules that the observer has loaded.
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -392,7 +396,8 @@ def be_tests(told, worker, arguments, junit):
 
 
 def keep_code_out(remote):
-    """Refuses to run a file of the project in this process, however it was loaded. Nothing can remove an audit hook."""
+    """Refuses to execute a file of the project in this process, however the file was loaded. Uses an audit hook,
+    because no code can remove it."""
     known = {}
 
     def look(event, values):
@@ -406,7 +411,7 @@ def keep_code_out(remote):
 
 
 def is_below(path, folder):
-    """Returns whether a path is in a folder, also through symlinks."""
+    """Returns whether a path is below a folder, either as written or after symlinks are resolved."""
     if not isinstance(path, str):
         return False
     paths, folders = (
@@ -422,7 +427,8 @@ def is_of_project(spec):
 
 
 class InProjectFinder:
-    """Asks all other finders first. Has modules that they find in the project found by another finder."""
+    """Asks all other finders first. If they find a module in the project, uses the spec from `spec_of` instead. If
+    `spec_of` returns None, the import fails."""
 
     def __init__(self, spec_of):
         self.spec_of = spec_of
@@ -444,14 +450,14 @@ class InProjectFinder:
 
 
 def folders_of(name, bases):
-    """The folders in which a module with this name is looked for."""
+    """Returns the folders below `bases` that may contain the module with this dotted name."""
     *packages, _ = name.split(".")
     return [os.path.join(base, *packages) for base in bases]
 
 
 class TestsFinder:
-    """Finds the modules of the tests, such as helpers, before the project's modules of the same name. Installed modules
-    come first, as the tests' folder is no place of installation."""
+    """Finds the modules in the folder of the tests, such as helpers. They take precedence over modules of the project
+    with the same name. Installed modules take precedence over both."""
 
     def find_spec(self, name, path=None, target=None):
         spec = PathFinder.find_spec(name, folders_of(name, [TESTS]))
@@ -463,20 +469,21 @@ class TestsFinder:
                 return None
         if spec.loader is not None:
             return spec
-        # A folder with tests of a package of the project is not the package.
+        # Here, TESTS has only a folder without `__init__.py`. A package of the project with the same name takes
+        # precedence, because such a folder usually contains the tests of this package.
         in_project = PathFinder.find_spec(name, folders_of(name, PROJECT_PATH))
         return None if in_project is not None and in_project.loader is not None else spec
 
 
 class ProjectFinder:
-    """Finds the modules of the project, behind everything else: also behind packages without a file of their own."""
+    """Finds the modules of the project. This finder is the last, so even installed namespace packages come first."""
 
     def find_spec(self, name, path=None, target=None):
         return PathFinder.find_spec(name, folders_of(name, PROJECT_PATH))
 
 
 def plugins_of_project():
-    """Returns options by which pytest does not load the installed plugins whose code is in the project."""
+    """Returns options that keep pytest from loading installed plugins whose code is in the project."""
     options = []
     for distribution in importlib.metadata.distributions():
         for entry in distribution.entry_points:
@@ -491,7 +498,8 @@ def plugins_of_project():
 
 
 def load_plugins():
-    """Loads the installed plugins once, for all processes that are forked. No test is there."""
+    """Loads the installed plugins before the observer forks, so that each test process has them already. Runs pytest
+    in an empty folder."""
     folder = os.path.join(scratch, "no-tests")
     os.mkdir(folder)
     options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", folder, *blocked]
@@ -500,7 +508,8 @@ def load_plugins():
 
 
 def replace(path, content):
-    """Writes a file in place of everything that code under test may have left there, or raises OSError."""
+    """Writes a new file at `path`. Removes a file or symlink that code under test has created there. Raises OSError if
+    this fails."""
     os.chmod(FILES, 0o700)
     try:
         os.unlink(path)
@@ -514,7 +523,7 @@ keep_out = InProjectFinder(lambda name: None)
 sys.meta_path.insert(0, keep_out)
 blocked = plugins_of_project()
 load_plugins()
-# The processes that are forked do not look for garbage in what is loaded by now.
+# Exclude all loaded objects from the garbage collections of the test processes, to save time.
 gc.collect()
 gc.freeze()
 judge = Judge()

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Reports of real runs of pytest, each with the last line that pytest printed. `tests/reports/record.py` creates them.
+/// Reports of real runs of pytest, each with the last line of pytest's output. `tests/reports/record.py` creates them.
 const RECORDED: [(&str, &str); 6] = [
     (recorded::OUTCOMES, include_str!("../../../tests/reports/outcomes.txt")),
     (recorded::COLLECTION, include_str!("../../../tests/reports/collection.txt")),
@@ -25,13 +25,11 @@ fn summary(report: &str) -> TestSummary {
     TestSummary::from_report(report.as_bytes()).unwrap()
 }
 
-/// Returns the line of a report about a failure.
 fn failure(explanation: &str, place: &str) -> Value {
     json!({ "kind": "failed", "name": "test_a.py::t", "reason": "x", "explanation": explanation,
             "place": place })
 }
 
-/// Returns the last line of a report.
 fn last(passed: u32, failed: u32, errors: u32, skipped: u32, xfailed: u32) -> Value {
     json!({ "passed": passed, "failed": failed, "errors": errors, "skipped": skipped,
             "xfailed": xfailed, "duration_s": 0.421 })
@@ -41,7 +39,7 @@ fn report(lines: &[Value]) -> String {
     lines.iter().fold(String::new(), |report, line| report + &line.to_string() + "\n")
 }
 
-/// Returns the number before one of `words` in the last line that pytest prints.
+/// Returns the number before one of `words` in `line`, the last line of pytest's output.
 fn printed(line: &str, words: &[&str]) -> u64 {
     let parts: Vec<&str> = line.split([' ', ',']).filter(|part| !part.is_empty()).collect();
     let counts = parts.windows(2).filter(|pair| words.contains(&pair[1]));
@@ -119,7 +117,7 @@ fn a_failure_is_told_with_its_lines() {
 
 #[test]
 fn of_an_explanation_the_marked_lines_are_told() {
-    // Only tests that write the report themselves can produce this explanation.
+    // pytest does not produce such an explanation, but tests can forge it.
     let explanation =
         "    assert f() == 1\nE   assert 2 == 1\nEE\n> x\nPermissionError: no\nE    \nE";
     let summary = summary(&report(&[failure(explanation, ""), last(0, 1, 0, 0, 0)]));
@@ -257,7 +255,7 @@ fn hostile_reports_are_refused() {
         "[".repeat(1_000_000),
         format!("{}\n", "[".repeat(1_000_000)),
         format!("{{\"passed\": {}\n", "{\"a\":".repeat(100_000)),
-        // These reports are incomplete, or have their lines in the wrong order.
+        // These reports are incomplete, or their lines have the wrong order.
         counts.to_string(),
         report(std::slice::from_ref(&line)),
         report(&[counts.clone(), line.clone()]),
@@ -288,7 +286,7 @@ fn hostile_reports_are_refused() {
         assert_eq!(TestSummary::from_report(report.as_bytes()), None, "{report:.60}");
     }
     assert_eq!(TestSummary::from_report(b"{\"passed\": \xff}\n"), None);
-    // The controls: these reports are valid.
+    // For comparison, these reports are valid.
     assert!(TestSummary::from_report(report(&[line, counts]).as_bytes()).is_some());
     let all = summary(&report(&[last(u32::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX)]));
     assert!(all.text().contains("\n\n… and 8589934590 more"));
@@ -305,7 +303,7 @@ fn every_beginning_of_a_report_is_refused_and_no_byte_ends_the_reader() {
             for byte in *b"\n\"}\\\xff" {
                 let mut bytes = bytes.to_vec();
                 bytes[at] = byte;
-                // Any result is accepted, but never a panic.
+                // This must not panic.
                 let _ = TestSummary::from_report(&bytes);
             }
         }
@@ -345,7 +343,7 @@ fn of_very_many_failures_the_first_are_told() {
     assert!(summary.text().len() < 200_000);
 }
 
-/// Even the longest names and messages do not make a report larger than [`REPORT_BYTES_MAX`].
+/// A report with the longest names and messages is not larger than [`REPORT_BYTES_MAX`].
 #[test]
 fn the_largest_report_is_read() {
     let (name, reason) = ("\u{1}".repeat(600), "\u{1}".repeat(1000));

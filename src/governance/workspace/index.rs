@@ -1,5 +1,5 @@
-//! Parses Git's index, the list of tracked files: `gitformat-index(5)`, versions 2 and 3. Never reads the files
-//! themselves.
+//! Parses versions 2 and 3 of Git's index, the list of tracked files: `gitformat-index(5)`. Never reads the tracked
+//! files.
 
 use super::object::{Kind, ObjectId};
 use super::{Folder, Undetermined, read_path};
@@ -11,27 +11,23 @@ const PATH_BYTES_MAX: usize = 4096;
 const HEADER_BYTES: usize = 12;
 /// The length of an entry without its path, in bytes.
 const FIXED_BYTES: usize = 62;
-/// The length of an object id and of the digest at the end of the file, each, in bytes.
+/// The length of an object id, and of the digest at the end of the index, in bytes.
 const DIGEST_BYTES: usize = 20;
-/// The offset of the mode in an entry.
 const MODE_AT: usize = 24;
-/// The offset of the object id in an entry.
 const ID_AT: usize = 40;
-/// The offset of the flags in an entry.
 const FLAGS_AT: usize = 60;
 
-/// The flag of an entry with extended flags.
+/// The flag of entries with extended flags.
 const EXTENDED: u16 = 0x4000;
-/// The bits of the flags with the stage of an entry in an unfinished merge.
+/// The bits of the flags that contain the stage of an entry. They are not zero during an unfinished merge.
 const STAGES: u16 = 0x3000;
-/// The extended flag of a file that is deliberately not checked out.
+/// The extended flag of files that are deliberately not checked out.
 const SKIP_WORKTREE: u16 = 0x4000;
 
-/// Extensions that change the meaning of the index, each with the reason why the index cannot be used.
+/// The extensions that change the meaning of the index, each with the reason why the index is not supported.
 const REQUIRED: [(&[u8; 4], &str); 2] =
     [(b"link", "it is split in two"), (b"sdir", "it has folders, of a sparse checkout")];
 
-/// A tracked file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) path: Vec<u8>,
@@ -51,7 +47,6 @@ impl Entry {
     }
 }
 
-/// Reads the index of a repository.
 pub(super) fn read(repository: &Folder) -> Result<Vec<Entry>, Undetermined> {
     parse(&read_path(repository, b"index", BYTES_MAX)?)
 }
@@ -77,7 +72,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Undetermined> {
     Ok(entries)
 }
 
-/// Parses the first entry in `bytes`. Returns it with the bytes that follow it.
+/// Parses the first entry in `bytes`. Returns the entry and the remaining bytes.
 fn entry(bytes: &[u8]) -> Result<(Entry, &[u8]), Undetermined> {
     let flags = short(bytes, FLAGS_AT)?;
     let is_extended = flags & EXTENDED != 0;
@@ -101,7 +96,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, &[u8]), Undetermined> {
         is_left_out: more & SKIP_WORKTREE != 0,
         is_unmerged: flags & STAGES != 0,
     };
-    // One to eight NUL bytes pad an entry to a multiple of eight.
+    // One to eight NUL bytes pad the length of an entry to a multiple of eight.
     let whole = (name_at + length + 8) / 8 * 8;
     Ok((entry, bytes.get(whole..).ok_or(Undetermined::Damaged)?))
 }

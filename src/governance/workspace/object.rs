@@ -1,5 +1,5 @@
-//! Computes the ids of Git's trees, and reads the tree of a commit. Never resolves deltas: a commit that is stored as a
-//! delta is not read.
+//! Computes the ids of Git's trees, and reads the tree id of a commit. Never resolves deltas, so it does not support
+//! commits that are stored as deltas.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,24 +13,23 @@ use sha1::{Digest as _, Sha1};
 
 use super::{Folder, Undetermined, parent, read_path};
 
-/// The limit for a commit, in bytes. It applies to the compressed and to the decompressed content, each.
+/// The limit for a commit, in bytes, both for the compressed and for the decompressed content.
 const COMMIT_BYTES_MAX: usize = 256 * 1024;
-/// The maximum number of packs that are searched.
 const PACKS_MAX: usize = 512;
 /// The maximum depth of nested folders.
 const DEPTH_MAX: usize = 100;
 
-/// The header of a pack's index in version 2: `gitformat-pack(5)`.
+/// The header of a pack index in version 2: `gitformat-pack(5)`.
 const PACK_INDEX: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const FANOUT: u64 = 256;
 const ID_BYTES: u64 = 20;
-/// The bit that marks an offset as a position in the table of large offsets.
+/// The bit that marks an offset as an index into the table of large offsets.
 const IS_LARGE: u32 = 1 << 31;
-/// The type number of an entry in a pack that is a commit stored as a whole.
+/// The type number of a pack entry with a whole commit.
 const COMMIT_TYPE: u8 = 1;
 
-/// The id of an object: the SHA-1 of its kind, its length and its content.
+/// The id of a Git object: the SHA-1 of its kind, its length and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObjectId(pub(super) [u8; 20]);
 
@@ -50,7 +49,6 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// The kind of an entry of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -72,16 +70,15 @@ impl Kind {
     }
 }
 
-/// A file that becomes part of a tree.
+/// A file of a tree.
 #[derive(Debug)]
 pub(super) struct TreeItem {
-    /// The path relative to the tree.
+    /// The path relative to the root of the tree.
     pub(super) path: Vec<u8>,
     pub(super) kind: Kind,
     pub(super) id: ObjectId,
 }
 
-/// Returns the id of an object.
 pub(super) fn id_of(kind: &str, content: &[u8]) -> ObjectId {
     let mut hash = Sha1::new();
     hash.update(format!("{kind} {}\0", content.len()));
@@ -136,7 +133,7 @@ pub(super) fn tree_of_commit(
     tree.and_then(ObjectId::from_hex).ok_or(Undetermined::Damaged)
 }
 
-/// Reads a commit that is stored in a file of its own.
+/// Reads a commit that is stored as a loose object: a separate file. Returns `None` if the file does not exist.
 fn loose(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undetermined> {
     let name = commit.to_string();
     let (folder, file) = name.split_at_checked(2).ok_or(Undetermined::Damaged)?;
@@ -152,7 +149,7 @@ fn loose(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undet
     Ok(whole.get(end + 1..).map(<[u8]>::to_vec))
 }
 
-/// Reads a commit from a pack. Returns `None` if no pack contains the commit, or if a pack contains it as a delta.
+/// Reads a commit from a pack. Returns `None` if no pack contains the commit, or if the commit is stored as a delta.
 fn packed(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undetermined> {
     let Ok((objects, name)) = parent(repository, b"objects/pack") else { return Ok(None) };
     let Ok(folder) = objects.folder(name) else { return Ok(None) };
@@ -167,7 +164,7 @@ fn packed(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Unde
     Ok(None)
 }
 
-/// Returns the offset of an object in a pack, from the pack's index.
+/// Looks up the offset of an object in the index of a pack.
 fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermined> {
     let mut start = [0; 8];
     index.read_exact_at(&mut start, 0)?;
@@ -193,7 +190,7 @@ fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermine
             std::cmp::Ordering::Less => low = middle + 1,
             std::cmp::Ordering::Greater => high = middle,
             std::cmp::Ordering::Equal => {
-                // The ids are followed by a checksum for each id, by the offsets, and by the large offsets.
+                // After the ids, the index has a checksum for each object, the offsets, and the large offsets.
                 let offsets_at = ids_at + (ID_BYTES + 4) * count;
                 let offset = short(offsets_at + 4 * middle)?;
                 if offset & IS_LARGE == 0 {
@@ -221,7 +218,7 @@ fn whole_commit(pack: &File, offset: u64) -> Result<Option<Vec<u8>>, Undetermine
         }
     }
     let bytes = bytes.get(..length).unwrap_or_default();
-    // The header of an entry has the type and the length. It continues for as long as the highest bit of a byte is set.
+    // The header of an entry has the type and the length. It ends with the first byte without the highest bit.
     let first = bytes.first().copied().ok_or(Undetermined::Damaged)?;
     if first >> 4 & 7 != COMMIT_TYPE {
         return Ok(None);

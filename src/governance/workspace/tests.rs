@@ -7,7 +7,6 @@ use std::process::Command;
 
 use super::*;
 
-/// A repository with a commit.
 struct Repository {
     folder: tempfile::TempDir,
 }
@@ -78,14 +77,13 @@ impl Repository {
     }
 }
 
-/// A change to a repository.
 type Change = fn(&Repository);
 
 #[test]
 fn a_state_is_what_git_says_of_it() {
     let repository = Repository::new();
     repository.check(false);
-    // Git does not track this file, so the workspace still matches the commit.
+    // An untracked file does not change the state.
     fs::write(repository.path("new.py"), "").unwrap();
     repository.check(false);
     let changes: [Change; 6] = [
@@ -104,8 +102,7 @@ fn a_state_is_what_git_says_of_it() {
     ];
     for change in changes {
         change(&repository);
-        // Every change makes the tree differ from the commit's tree. A file that is no longer tracked is not in the
-        // tree.
+        // After every change, the tree differs from the commit's tree.
         repository.check(true);
         repository.git(&["reset", "-q", "--hard"]);
         fs::write(repository.path("new.py"), "").unwrap();
@@ -165,7 +162,8 @@ fn what_is_not_known_is_said() {
     fs::remove_file(&file).unwrap();
     assert_eq!(unknown("the format of the commit is not supported"), commit);
     fs::write(&file, good).unwrap();
-    // A tracked file differs from the commit. The reason may be `.gitattributes`, so the state is unknown.
+    // A tracked file differs from the commit. Git may have converted it because of `.gitattributes`, so the state is
+    // unknown.
     fs::write(repository.path(".gitattributes"), "*.py text eol=crlf\n").unwrap();
     repository.commit();
     repository.check(false);
@@ -190,7 +188,7 @@ fn what_is_not_known_is_said() {
     unknown("outside of the workspace");
 }
 
-/// Files in the workspace make Git start programs and follow links. This module does neither.
+/// Files in the workspace can make Git start programs and follow symlinks. `WorkspaceState::of` does neither.
 #[test]
 fn nothing_of_the_workspaces_choice_is_started_or_followed() {
     let repository = Repository::new();
@@ -201,11 +199,11 @@ fn nothing_of_the_workspaces_choice_is_started_or_followed() {
     repository.git(&["config", "core.fsmonitor", hook.to_str().unwrap()]);
     repository.state();
     assert!(!sign.exists());
-    // The control: Git starts the hook.
+    // For comparison, Git starts the hook.
     repository.git(&["status"]);
     assert!(sign.exists());
     repository.git(&["config", "--unset", "core.fsmonitor"]);
-    // Folders and files become symlinks to the same content.
+    // Replace folders and files by symlinks to the same content.
     for path in [".git/objects", ".git/index", "tests"] {
         repository.git(&["status"]);
         repository.check(false);
@@ -217,7 +215,7 @@ fn nothing_of_the_workspaces_choice_is_started_or_followed() {
         fs::remove_file(&path).unwrap();
         fs::rename(&moved, &path).unwrap();
     }
-    // This pipe has no writer. Reading from it must not wait for a writer.
+    // A pipe without a writer must not block the reader.
     let head = repository.path(".git/HEAD");
     fs::remove_file(&head).unwrap();
     nix::unistd::mkfifo(&head, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -248,8 +246,7 @@ fn damage_is_no_panic() {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
             fs::write(&file, &bad).unwrap();
-            // No damage may lead to another tree being taken for the commit's tree, because the files would differ from
-            // it.
+            // The damage must not make the module use another tree as the commit's tree and report a difference.
             assert_ne!(repository.state().dirty, Some(true));
             fs::write(&file, &good[..at]).unwrap();
             repository.state();

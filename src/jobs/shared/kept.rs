@@ -17,7 +17,7 @@ use super::super::job::JobEnd;
 /// The first byte of the column `script` if the script has inputs. No UTF-8 text starts with this byte.
 const WITH_INPUTS: u8 = 0xff;
 
-/// Returns the value of the column `script`: the source, or [`WITH_INPUTS`] and a JSON array of the source and the inputs.
+/// Returns the value of the column `script`: the source, or [`WITH_INPUTS`] and a JSON array of the source and inputs.
 pub(super) fn stored(script: &AuthorizedScript) -> Cow<'_, [u8]> {
     let source = script.source().as_str();
     if script.inputs().is_empty() {
@@ -27,8 +27,8 @@ pub(super) fn stored(script: &AuthorizedScript) -> Cow<'_, [u8]> {
     Cow::Owned([&[WITH_INPUTS], both.as_bytes()].concat())
 }
 
-/// Returns the source and the inputs in a column `script`. The gateway checks both again, so bytes that a server has not
-/// written do no harm.
+/// Parses a value of the column `script` into the source and the inputs. The gateway checks both again, so a
+/// manipulated value does no harm.
 pub(super) fn script_of(stored: &[u8]) -> (String, Inputs) {
     let with_inputs = stored.strip_prefix(&[WITH_INPUTS]);
     let both = with_inputs.and_then(|both| serde_json::from_slice::<(String, Value)>(both).ok());
@@ -77,7 +77,8 @@ impl Kept {
                 kept.pictures = (!pictures.is_empty())
                     .then(|| pictures.iter().map(|picture| picture.png.clone()).collect());
                 let mut outcome = Outcome::clone(outcome);
-                // Only the lines of batches need them, and they may be large.
+                // Drop the counts of checks and the value in the end report. They may be large, and only batches use
+                // them.
                 outcome.check_counts = None;
                 outcome.end_report.value = None;
                 for (stream, column) in [
@@ -90,8 +91,7 @@ impl Kept {
                 End::Ran(Box::new(outcome))
             }
         };
-        // Serialization cannot fail for any `End`. If it did, readers would report the empty string as an unreadable
-        // result.
+        // Serialization cannot fail for any `End`. Readers would report an empty string as an unreadable result.
         kept.result = serde_json::to_string(&end).unwrap_or_default();
         kept
     }
@@ -106,7 +106,7 @@ impl Kept {
                 outcome.stderr.text = text(self.stderr);
                 let pngs = self.pictures.unwrap_or_default();
                 let pictures = &mut Arc::make_mut(&mut outcome.pictures).all;
-                // A picture without its PNG is left out.
+                // Leave out a picture without a PNG.
                 pictures.truncate(pngs.len());
                 for (picture, png) in pictures.iter_mut().zip(pngs) {
                     picture.png = png;

@@ -48,7 +48,7 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(6);
 const PLACE_PAUSE: Duration = Duration::from_millis(100);
 /// The timeout of the query for metrics. It is short, because a scrape has ten seconds for all metrics.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// The maximum number of requests for which the placed job is remembered. Cancelling an older request does not cancel
+/// The maximum number of requests whose placed job the server remembers. Cancelling an older request does not cancel
 /// its job.
 const PLACED_MAX: usize = 10_000;
 
@@ -58,7 +58,7 @@ const ANY: usize = usize::MAX;
 const NOT_ITS_RESULT: &str = "the result in the database does not match the audit log, so it is not returned; ask the admin \
                               to look at the server's log";
 
-/// The PostgreSQL notification channel between replicas. It carries events that cannot wait for the next poll.
+/// The PostgreSQL notification channel between replicas, for events that cannot wait for the next poll.
 const CHANNEL: &str = "qwed_mcp_jobs";
 
 /// Starts to run the jobs in `database`, with the limits in the settings. Returns the interface for callers.
@@ -123,8 +123,8 @@ pub(crate) struct SharedJobs {
     limits: SharedLimits,
     scripts: Arc<Scripts>,
     worker: Arc<Worker>,
-    /// Whether the database succeeded at the last insertion or rehearsal. `false` before the first insertion or
-    /// rehearsal.
+    /// Whether the last insertion into the database succeeded. A test insertion (`REHEARSE`) counts too. `false`
+    /// before the first insertion.
     can_place: AtomicBool,
     /// The jobs that were placed by requests to this server. The newest job is the last.
     placed: Mutex<VecDeque<Placed>>,
@@ -149,7 +149,7 @@ impl SharedJobs {
         Self { database, limits, scripts, worker, can_place, placed, cancellations }
     }
 
-    /// Inserts a job. Retries if the database did not reply. Retrying cannot insert the job twice, because its id is
+    /// Inserts a job. Retries if the database did not reply. A retry cannot insert the job twice, because its id is
     /// unique.
     async fn insert(&self, id: JobId, order: &Order) -> Result<Job, PlaceError> {
         let deadline = Instant::now() + PLACE_PATIENCE;
@@ -233,8 +233,8 @@ impl SharedJobs {
                 Err(PlaceError::QueueFull(usize::try_from(waiting).unwrap_or_default()))
             }
             None if is_kept => Err(PlaceError::ResultsFull),
-            // No limit is reached and no row was inserted, so an earlier attempt inserted the job, and its reply was
-            // lost.
+            // No limit is reached and no row was inserted, so an earlier attempt has inserted the job and its reply
+            // was lost.
             None => match self.find(id, user, ANY).await? {
                 Found::Job(job) => Ok(job),
                 Found::Larger(_) | Found::Nothing => Err(PlaceError::Unknown(id)),

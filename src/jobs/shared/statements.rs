@@ -7,7 +7,7 @@
 /// Parameters: id, user, script, request metadata, verification id, decision, maximum length of the user's queue,
 /// maximum length of all queues together, maximum size on disk in bytes, whether to notify other replicas, id of the
 /// token that proves the user, expiry of the access token that proves the user, maximum size of the user's stored
-/// output in bytes, identity of the script in a document. At most one of the two proofs is not null.
+/// output in bytes, the script's `Subject` as JSON. At least one of the token id and the expiry is null.
 ///
 /// Returns the length of the user's queue, the length of all queues together, the size on disk, the time of creation, a
 /// count that only makes PostgreSQL evaluate the notification, and the size of the user's stored output. The time of
@@ -35,8 +35,8 @@ SELECT own.n, waiting.n, disk.bytes, (SELECT created_at FROM placed), (SELECT co
     kept.bytes
 FROM own, waiting, disk, kept";
 
-/// Inserts a job and rolls the insertion back to a savepoint. The transaction still commits. The commit must reach the
-/// disk, so this statement fails if the disk is full.
+/// Tests whether a job could be inserted. Inserts a job and rolls the insertion back to a savepoint. The transaction
+/// still commits to disk, so this statement fails if the disk is full.
 pub(super) const REHEARSE: &str = "
 DO $$ BEGIN
     INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision)
@@ -46,8 +46,8 @@ EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
 END $$";
 
 /// Returns a job that has not expired, and the size of its output. Does not read output that is larger than the limit.
-/// The size of stdout and stderr is exact. The size of plots is their size on disk. Both sizes are known without
-/// reading the values.
+/// The size of stdout and stderr is exact. The size of plots is their size on disk. PostgreSQL knows both sizes
+/// without reading the values.
 ///
 /// Parameters: id, user, lifetime of a job in seconds, maximum size of the output in bytes.
 pub(super) const FIND: &str = "
@@ -79,8 +79,8 @@ SELECT EXISTS (SELECT FROM jobs WHERE id = $1 AND user_name = $2), (SELECT count
 /// Claims jobs for a worker and stores the claim. Parameters: id of the worker, name of the worker, maximum number of
 /// jobs, lease in seconds, lifetime of a job in seconds.
 ///
-/// Users take turns. The user with the fewest running jobs comes first. If several users have equally few, the user
-/// whose last turn is longest ago comes first. Candidates are selected without locks. The statement then takes the
+/// Users take turns. The user with the fewest running jobs comes first. Among users with equally many running jobs,
+/// the user whose last claim is oldest comes first. The statement selects candidates without locks. It then takes the
 /// first candidates that no other transaction has locked.
 pub(super) const CLAIM: &str = "
 WITH RECURSIVE users AS (

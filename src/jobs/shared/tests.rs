@@ -35,7 +35,7 @@ use super::*;
 mod scratch;
 
 const TTL: Duration = Duration::from_secs(3600);
-/// The time that no step of a test exceeds, even on a busy machine.
+/// The timeout of each step of a test. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A replica: its jobs, and the number of scripts it has started.

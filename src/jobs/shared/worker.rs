@@ -1,8 +1,8 @@
 //! The job worker: claims jobs, renews its lease, runs the jobs and stores their results. It never starts a script
 //! before it has received the reply to its claim.
 //!
-//! One task (`work`) claims and renews, so claims and renewals never overlap. If the table assigns a job to this worker
-//! that the worker does not know, the reply to the claim was lost and the job never started.
+//! One task (`work`) claims and renews, so claims and renewals never overlap. If the table assigns an unknown job to
+//! this worker, the reply to the claim was lost and the job never started.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -125,8 +125,8 @@ impl Worker {
         let _ = self.held_count.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Ends the jobs of this worker. Returns when their processes are dead. By then the database has stored the jobs as
-    /// lost, or has not replied in time.
+    /// Ends the jobs of this worker and stores them as lost in the database. Returns when their processes are dead and
+    /// the database has replied or its timeout has passed.
     pub(super) async fn shut_down(&self) {
         self.draining.cancel();
         self.stop.cancel();
@@ -201,7 +201,8 @@ impl Worker {
             own.insert(id, row.try_get::<_, bool>(1).map_err(DatabaseError::Statement)?);
         }
         for id in held {
-            // The user has cancelled the job, or this worker no longer owns the job, so its result would be discarded.
+            // Cancel the job if its user has cancelled it, or if this worker no longer owns it. Its result would be
+            // discarded.
             if own.get(&id).is_none_or(|is_cancelled| *is_cancelled) {
                 self.cancel(id);
             }
@@ -277,8 +278,8 @@ impl Worker {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
         };
-        // A turn is free at once, because the claim has reserved it. The turn is also taken for a job that was
-        // cancelled meanwhile, so that the run ends the job and the audit log contains its end.
+        // A turn is free at once, because the claim has reserved it. A job that was cancelled meanwhile also takes its
+        // turn, so that the audit log contains its end.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
         let request = RunRequest::new(self.limits.run, cancel.clone());
@@ -309,7 +310,7 @@ impl Worker {
     }
 
     /// Stores the end of a job. While the database is unreachable, retries for the lifetime of a job. Returns whether
-    /// an end of the job is stored. Another replica may have stored one, if it declared the job lost.
+    /// the end of the job is stored. Another replica may have stored the end, if it declared the job lost.
     async fn finish(&self, id: Uuid, end: &JobEnd) -> bool {
         let mut kept = Kept::of_end(end);
         let begun = Instant::now();
@@ -339,7 +340,7 @@ impl Worker {
         false
     }
 
-    /// Returns whether this worker has stored the end of the job. If it has not, it no longer owns the job.
+    /// Returns whether this worker has stored the end of the job. `false` means that it no longer owns the job.
     async fn try_finish(
         &self,
         id: Uuid,

@@ -14,18 +14,18 @@ else:
     cells = list(csv.reader(lines, delimiter=max("\t;,", key=lines[0].count)))
 header, *rows = [[cell.strip() for cell in row] for row in cells]
 
-# Two columns with the same name, and a row of another length, are a KeyError.
+# Two columns with the same name, or a row with another number of cells, cause a KeyError.
 {True: "names differ"}[len(set(header)) == len(header)]
 {True: "as many cells as names"}[all(len(row) == len(header) for row in rows)]
 
 
 def parsed(text):
-    # 15% is a number. Another % would be Python's remainder, and is a KeyError.
+    # Convert percentages such as 15% to fractions. Any other % causes a KeyError.
     text = re.sub(r"([\d.]+)(?:\s*%(?=\s*(?:[*/^),=]|$))|%(?=\s+[-+]\s))", r"(\1/100)", text)
     return sympify({False: text}["%" in text], rational=True)
 
 
-# In the rule, column_0_ stands for the first column. Another name is a KeyError.
+# Replace the names of columns in the rule: column_0_ stands for the first column. An unknown name causes a KeyError.
 columns = "|".join(re.escape(name) for name in sorted(header, key=len, reverse=True) if name)
 named = re.sub(rf"(?<!\w)(?:{columns})(?!\w)", lambda match: f"column_{header.index(match.group())}_", rule)
 places = {Symbol(f"column_{place}_"): place for place in range(len(header))}
@@ -36,7 +36,7 @@ NUMBER = re.compile(r"(\(|-)?[$€£¥]?\s*(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*(%
 
 
 def value_and_tolerance(cell):
-    # Another form of number is an error here: the table is neither verified nor refuted.
+    # A number in another form causes an error, so the table is neither verified nor refuted.
     sign, whole, decimals, percent, end = NUMBER.fullmatch(cell).groups(default="")
     {True: "as many parentheses"}[(sign == "(") == (end == ")")]
     scale = Rational(-1 if sign else 1, 100 if percent else 1)
@@ -53,12 +53,12 @@ for row in items:
     assert abs(computed - claimed) <= tolerance
 sums = 0
 for column, cell in enumerate(total):
-    # A label, such as "Total", has no digit. The sum of a column of words means nothing.
+    # Check the sums only. A label such as "Total" has no digit, and a column of words has no sum.
     if re.search(r"\d", cell) and any(NUMBER.fullmatch(row[column]) for row in items):
         claimed, tolerance = value_and_tolerance(cell)
         sums += 1
         computed = sum(value_and_tolerance(row[column])[0] for row in items)
         print(f"sum of {header[column]}: {cell}, computed: {computed}")
         assert abs(computed - claimed) <= tolerance
-# A last row without a sum is a KeyError.
+# A last row without a sum causes a KeyError.
 {True: "a sum"}[bool(sums) or not total]

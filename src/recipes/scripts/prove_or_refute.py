@@ -9,7 +9,7 @@ premises = []
 conclusion = "x > 2 and y > 3 implies x + y > 5"
 integers = []
 
-# Conditions under which a term has no value. If one can hold, that is a KeyError.
+# The conditions under which a term has no value. If one of them can hold, a KeyError follows.
 undefined = []
 
 
@@ -43,7 +43,7 @@ sorts = {}
 
 
 def named(name, sort):
-    # A name that is a number and a truth value is a KeyError.
+    # A name that is used both as a number and as a truth value causes a KeyError.
     return {sort: sort}[sorts.setdefault(name, sort)](name)
 
 
@@ -55,7 +55,7 @@ def number(node):
     if isinstance(node, ast.Name):
         return named(node.id, Int if node.id in integers else Real)
     if isinstance(node, ast.Constant):
-        # A float would be rounded, so take the decimal number as it is written.
+        # Use the decimal number as it is written, because a float would be rounded.
         text = ast.get_source_segment(source, node).replace("_", "")
         return IntVal(node.value) if isinstance(node.value, int) else RealVal(str(Fraction(text)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -80,9 +80,8 @@ def formula(node):
 
 
 def parsed(text):
-    # "implies" becomes **+ between formulas, because ** also groups from the right. The operands get parentheses,
-    # because "implies" and "iff" group more weakly than all operators of Python. A text that has these signs itself is
-    # a KeyError.
+    # Replace "implies" with **+, because ** is also right-associative, and "iff" with ^. The operands get parentheses,
+    # because "implies" and "iff" bind weakly. A statement that contains **+ or ^ itself causes a KeyError.
     global source
     {None: "other signs"}[re.search(r"\^|\*\*\s*\+", text)]
     text = text.replace("(", "((").replace(")", "))")
@@ -93,8 +92,8 @@ def parsed(text):
 
 solver = Solver()
 solver.add(*(parsed(premise) for premise in premises))
-# From premises that contradict each other, everything follows. That is a KeyError, and so is an answer that Z3 does
-# not find: the conclusion is neither proved nor refuted.
+# Contradictory premises imply every conclusion. They cause a KeyError, as does a problem that Z3 cannot decide. The
+# conclusion is then neither proved nor refuted.
 {"sat": "the premises are possible"}[str(solver.check())]
 claim = parsed(conclusion)
 {"unsat": "each term has a value"}[str(solver.check(Or(undefined)))]

@@ -17,8 +17,8 @@ calculations = {
     "total_interest": (verifier.verify_total_interest, {"principal", "annual_rate", "months"}),
 }
 verify, names = calculations[calculation]
-# Other values, another form of number, and cash flows with several rates of return are a KeyError: the figure is
-# neither verified nor refuted.
+# Other values, a number in another form, and cash flows with several rates of return cause a KeyError. The figure is
+# then neither verified nor refuted.
 {True: "exactly these values"}[set(values) == names]
 NUMBER = r"(-?[$€£¥]?|[$€£¥]-)(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*%?"
 {True: "a decimal number"}[bool(re.fullmatch(NUMBER, llm_output.strip()))]

@@ -8,7 +8,8 @@ cart_json = '{"currency": "USD", "status": "ready_for_complete", "line_items": [
 result = UCPVerifier().verify_checkout(json.loads(cart_json))
 print(result, result.error)
 assert result.verified
-# The guard does not multiply prices by quantities. A cart of another form is a KeyError.
+# Check the subtotal too, because the guard does not multiply prices by quantities. A cart in another form causes a
+# KeyError.
 cart = json.loads(cart_json, parse_float=Decimal)
 computed = sum(line["item"]["price"] * line["quantity"] for line in cart["line_items"])
 subtotal = {total["type"]: total["amount"] for total in cart["totals"]}["subtotal"]

@@ -7,11 +7,11 @@ term = "30 business days"
 claimed_deadline = "2026-03-02"
 country = "US"
 
-# The guard ignores the rest of another term, such as "excluding holidays". Here that is a KeyError.
+# The guard ignores additional text in a term, such as "excluding holidays". Here such a term causes a KeyError.
 is_plain = re.fullmatch(r"\d+ ((business|working|calendar) )?(day|week|month|year)s?", term.strip().lower())
 {True: "a number and a unit"}[bool(is_plain)]
 result = DeadlineGuard(country).verify(signing_date, term, claimed_deadline)
 print(result.message)
-# A term that the guard cannot compute is a KeyError: the deadline is neither verified nor refuted.
+# A term that the guard cannot compute causes a KeyError. The deadline is then neither verified nor refuted.
 is_right = {True: result.verified}[result.is_computable]
 assert is_right

@@ -8,6 +8,6 @@ filing_date = "2023-06-01"
 guard = StatuteOfLimitationsGuard()
 result = guard.verify(claim_type, jurisdiction, incident_date, filing_date, claimed_within_period=True)
 print(result.message)
-# An unknown type of claim or jurisdiction is a KeyError: the claim is neither verified nor refuted.
+# An unknown type of claim or jurisdiction causes a KeyError. The claim is then neither verified nor refuted.
 is_in_time = {"CLAIM_VERIFIED": True, "CLAIM_INCORRECT": False}[result.status]
 assert is_in_time

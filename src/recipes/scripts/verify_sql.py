@@ -9,7 +9,7 @@ result = SQLGuard().verify_query(query)
 print(result["message"])
 assert result["verified"]
 if allowed_tables:
-    # The guard does not compare schemas. Here a name with a schema is a KeyError.
+    # The guard does not compare schemas, so a name with a schema causes a KeyError.
     tables = sqlglot.parse_one(query).find_all(sqlglot.exp.Table)
     {False: "no schema"}[any(table.db for table in tables) or any("." in name for name in allowed_tables)]
     access = QueryGuard().verify_table_access(query, set(allowed_tables))

@@ -1,5 +1,5 @@
-//! Remembers the results of runs up to a number of bytes, and the runs that are in progress. The result that was used
-//! longest ago is forgotten first. This module never decides which results can be used again.
+//! Keeps results of runs in memory, up to a total size, and registers the runs in progress. The least recently used
+//! result is removed first. This module never decides which results can be reused.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,20 +16,17 @@ use super::key::Key;
 /// The maximum size of all results together, in bytes.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The maximum number of results.
 const RESULTS_MAX: NonZeroUsize = NonZeroUsize::new(32 * 1024).expect("it is not zero");
 
 /// The size of a result in memory in addition to its texts and bytes.
 const RESULT_BYTES: usize = 1024;
 
-/// The results of runs, and the runs in progress.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     stored: LruCache<Key, Stored>,
-    /// The size of all stored results.
     bytes: usize,
     running: HashMap<Key, Arc<Running>>,
 }
@@ -46,7 +43,6 @@ struct Stored {
     bytes: usize,
 }
 
-/// A run in progress.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     /// The result for other calls; `None` if no other call can use it. Not set if the run was given up.
@@ -55,7 +51,7 @@ pub(super) struct Running {
     has_ended: CancellationToken,
 }
 
-/// The end of a run, for a call that has waited for it.
+/// The end of a run, for a call that has waited for this run.
 #[derive(Debug)]
 pub(super) enum Ended {
     Shared(Arc<Outcome>),
@@ -65,7 +61,7 @@ pub(super) enum Ended {
     GivenUp,
 }
 
-/// The state of a key.
+/// The state of the run with a given key.
 #[derive(Debug)]
 pub(super) enum Found {
     Stored(Arc<Outcome>),
@@ -73,7 +69,8 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// The call that runs a script for others too. When it is dropped without a result, the run counts as given up.
+/// The right to run a script, also for other calls. If this value is dropped without a result, the run counts as
+/// given up.
 #[derive(Debug)]
 pub(super) struct Leader {
     answers: Arc<Answers>,
@@ -91,7 +88,7 @@ impl Answers {
         state.running.get(key).map_or(Found::Nothing, |it| Found::Running(Arc::clone(it)))
     }
 
-    /// Registers a run. Returns `None` if it is in progress, or if its result is stored.
+    /// Registers a run. Returns `None` if a run with this key is in progress, or if its result is stored.
     pub(super) fn claim(self: &Arc<Self>, key: Key) -> Option<Leader> {
         let mut state = self.lock();
         if state.stored.contains(&key) {
@@ -106,7 +103,7 @@ impl Answers {
         }
     }
 
-    /// Stores a result of another process.
+    /// Stores a result that another process has computed.
     pub(super) fn remember(&self, key: Key, outcome: &Arc<Outcome>) {
         self.lock().store(key, Arc::clone(outcome));
     }
@@ -114,7 +111,7 @@ impl Answers {
     /// Returns the number of calls that wait for a run.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        // The table and the leader have one reference each.
+        // Subtract the references of the table and of the leader, which do not wait.
         self.lock().running.values().map(|running| Arc::strong_count(running) - 2).sum()
     }
 
@@ -124,14 +121,15 @@ impl Answers {
 }
 
 impl State {
-    /// Stores a result, and forgets others until all fit. A result that is too large is not stored.
+    /// Stores a result, and removes the least recently used results until the rest fits. A result that is too large
+    /// is not stored.
     fn store(&mut self, key: Key, outcome: Arc<Outcome>) {
         let bytes = size(&outcome);
         if bytes > BYTES_MAX {
             return;
         }
         self.bytes += bytes;
-        // Also returns the result that was forgotten because there are too many.
+        // `push` returns the result with the same key, or the result that it removed because of the maximum number.
         let replaced = self.stored.push(key, Stored { outcome, bytes });
         self.bytes -= replaced.map_or(0, |(_, stored)| stored.bytes);
         while self.bytes > BYTES_MAX
@@ -142,9 +140,9 @@ impl State {
     }
 }
 
-/// Returns about the size of a result in memory, in bytes.
+/// Estimates the size of a result in memory, in bytes.
 fn size(outcome: &Outcome) -> usize {
-    // The document of a verdict has many short texts. Each of them takes more memory than its characters.
+    // The document of a verdict contains many short texts, and each text takes more memory than its characters.
     let verdict = serde_json::to_vec(&outcome.verdict).map_or(0, |text| 3 * text.len());
     let value = outcome.end_report.value.as_ref().map_or(0, Vec::len);
     let advice = outcome.advice.as_ref().map_or(0, String::len);
@@ -164,29 +162,29 @@ impl Running {
 }
 
 impl Leader {
-    /// Stores the result, and passes it to the calls that wait.
+    /// Stores the result, and passes it to the waiting calls.
     pub(super) fn share(&self, outcome: Arc<Outcome>) {
         self.end(Some(&outcome));
         self.running.result.get_or_init(|| Some(outcome));
         self.running.has_ended.cancel();
     }
 
-    /// Ends the run for the calls that wait, which must then run the script themselves.
+    /// Ends the run for the waiting calls. Each of them must then run the script itself.
     pub(super) fn keep_apart(&self) {
         self.running.result.get_or_init(|| None);
         self.give_up();
     }
 
-    /// Ends the run for the calls that wait. One of them may then run the script for the others.
+    /// Ends the run for the waiting calls. One of them may then run the script for the others.
     pub(super) fn give_up(&self) {
         self.end(None);
         self.running.has_ended.cancel();
     }
 
-    /// Removes the run from those in progress, and stores its result at the same moment.
+    /// Removes the run from the runs in progress and stores its result, under the same lock.
     fn end(&self, outcome: Option<&Arc<Outcome>>) {
         let mut state = self.answers.lock();
-        // After the end of this run, another call may have registered a run with the same key.
+        // Do not remove a later run that another call has registered with the same key.
         if state.running.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.running)) {
             state.running.remove(&self.key);
         }
@@ -242,7 +240,7 @@ mod tests {
         assert!(is_stored(&answers, 0) && is_stored(&answers, 1_000) && !is_stored(&answers, 1));
         let bytes = answers.lock().bytes;
         assert!(bytes <= BYTES_MAX && bytes > BYTES_MAX - 2 * 1024 * 1024, "{bytes}");
-        // A result that does not fit displaces no other.
+        // A result that is too large does not displace another result.
         store(&answers, 1_001, BYTES_MAX);
         assert!(is_stored(&answers, 1_000) && !is_stored(&answers, 1_001));
     }
@@ -274,7 +272,7 @@ mod tests {
         assert!(matches!(running.ended().now_or_never(), Some(Ended::NotShared)));
         assert!(matches!(answers.find(&key(1)), Found::Nothing));
         let third = answers.claim(key(1)).unwrap();
-        // The end of an earlier run does not end a later one.
+        // The end of an earlier run does not end a later run with the same key.
         drop(second);
         let Found::Running(running) = answers.find(&key(1)) else { panic!("it is not running") };
         third.share(Arc::new(printed(0)));

@@ -1,5 +1,5 @@
-//! Computes the key of a run: a digest of everything that the run's result depends on. Two runs with the same key have
-//! the same result, if the result cannot differ between runs. This module never runs a script.
+//! Computes the key of a run: a digest of everything that the run's result depends on. Two runs with the same key
+//! have the same result, if the script is deterministic. This module never runs a script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use crate::executor::{
 use crate::gateway::{AuthorizedScript, Form};
 use crate::verification::RULES_SHA256;
 
-/// The key of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key(pub(super) [u8; 32]);
 
@@ -35,15 +34,17 @@ pub(in crate::scripts) struct Asked<'a> {
     pub(in crate::scripts) lacks_packages: bool,
 }
 
-/// The facts of a key, which is the SHA-256 of their JSON. JSON is unambiguous: no text can run into the next one.
+/// The facts that identify a run. Its key is the SHA-256 of their JSON, because different facts never have the same
+/// JSON.
 #[derive(Serialize)]
 struct Facts<'a> {
     version: &'static str,
     rules_sha256: &'a str,
-    /// Each user has results of its own, because the duration of a call shows whether its script ran before.
+    /// Users do not share results. Otherwise the duration of a call would show whether another user ran the same
+    /// script.
     user: Option<&'a str>,
     audited_user: Option<&'a str>,
-    /// The model is in the verdict.
+    /// The verdict in the result contains the model.
     model: Option<&'a str>,
     script: String,
     stdin: String,
@@ -79,7 +80,7 @@ impl Keys {
         spawn_blocking(move || environments.get(&of)).await.ok()?.ok()
     }
 
-    /// Returns the key of a run. `None` if a part of it cannot be written as JSON.
+    /// Returns the key of a run. `None` if the facts cannot be written as JSON.
     pub(super) fn key(
         &self,
         script: &AuthorizedScript,
@@ -87,7 +88,8 @@ impl Keys {
         environment: EnvironmentDigest,
     ) -> Option<Key> {
         let Asked { user, limits, lacks_packages } = asked;
-        // The executor sets `neighbours`, which bounds the processes of all runs together.
+        // `neighbours` is not part of the key, because the executor sets it. It limits the processes of all runs
+        // together.
         let RunLimits { timeout, output_bytes_max, takes_pictures, memory_mb, neighbours: _ } =
             limits;
         let digests = script.inputs().digests();
@@ -185,7 +187,7 @@ mod tests {
             with_settings(settings("QWED_MCP_VERDICT_NOTE", "off")),
             keys.key(&script("1", &[], &[]), ASKED(), [1; 32]).unwrap(),
         ];
-        // Parts that no result depends on.
+        // These calls differ only in parts that do not affect the result.
         assert_eq!(key(script("1", &[], &calls)), all[0]);
         assert_eq!(key(script("1", &[], &[])), all[0]);
         let count = all.len();

@@ -6,7 +6,8 @@
 //! | `sharing` | decides which runs and results other calls may use |
 //! | `answers` | remembers results, and the runs that other calls wait for |
 //!
-//! Results are in memory. If scripts have receipts, results are also in files next to the receipts, for other processes.
+//! Results are kept in memory. If scripts have receipts, results are also stored in files next to the receipts, for
+//! other processes.
 //!
 //! This module never decides about a script, and never starts a run. A call that uses an earlier result is decided,
 //! audited and attested like every other call.
@@ -43,7 +44,7 @@ pub(super) use key::Asked;
 #[derive(Debug)]
 pub(super) struct Once {
     answers: Arc<Answers>,
-    /// The results that other processes can use too. `None` if scripts have no receipts.
+    /// The files with results that other processes can use too. `None` if scripts have no receipts.
     files: Option<Arc<AnswerFiles>>,
     keys: Keys,
 }
@@ -57,25 +58,25 @@ pub(super) struct Lookup {
     timeout: Duration,
     script: AuthorizedScript,
     surroundings: Arc<Surroundings>,
-    /// The reasons why runs of the script may differ, found when they are first needed.
+    /// The reasons why runs of the script may differ, computed on first use. `None` if they are unknown.
     differences: OnceLock<Option<Differences>>,
     begun: Instant,
 }
 
 impl Lookup {
-    /// Returns the reasons why runs of the script may differ. `None` if the reasons cannot be known.
     fn differences(&self) -> Option<&Differences> {
         self.differences.get_or_init(|| sharing::differences(&self.script)).as_ref()
     }
 
-    /// Returns whether the script alone shows no reason for a difference that a run does not remove.
+    /// Returns whether the script has no reason for different results, apart from reasons that deterministic runs
+    /// remove.
     fn may_be_shared(&self) -> bool {
         let determinism = self.surroundings.determinism;
         self.differences().is_some_and(|of| of.before_run(determinism).is_empty())
     }
 }
 
-/// The part that a call has in the runs of its script.
+/// The role of a call among concurrent calls with the same script.
 #[derive(Debug)]
 pub(super) enum Part {
     /// The call runs the script for itself.
@@ -86,7 +87,7 @@ pub(super) enum Part {
     Later(Later),
 }
 
-/// The run for which other calls may wait. Dropping it makes one of these calls run the script.
+/// The run for which other calls may wait. If this value is dropped, one of these calls runs the script.
 #[derive(Debug)]
 pub(super) struct First {
     leader: Leader,
@@ -111,8 +112,8 @@ pub(super) enum Before {
 }
 
 impl Once {
-    /// Returns `None` if the admin does not want results to be used again. Also returns `None` if scripts can read
-    /// further paths, because files there may change between two runs.
+    /// Returns `None` if the admin does not want to reuse results, or if runs are not deterministic. Also returns
+    /// `None` if scripts can read further paths, because their files may change between two runs.
     pub(super) fn new(settings: &Settings, environment: &Arc<EnvironmentCache>) -> Option<Self> {
         if !settings.answer_once {
             return None;
@@ -129,13 +130,13 @@ impl Once {
         Some(Self { answers: Arc::default(), files: None, keys })
     }
 
-    /// Makes results be stored next to receipts.
+    /// Also stores results next to receipts.
     pub(super) fn with_receipts(self, receipts: &Arc<Receipts>) -> Self {
         Self { files: Some(Arc::new(AnswerFiles::new(receipts))), ..self }
     }
 
-    /// Begins the lookup of a run's result. Returns `None` if the result cannot be used for other runs, because its
-    /// surroundings are not known or may change.
+    /// Begins the lookup of a run's result. Returns `None` if the result cannot be reused, because the run's
+    /// surroundings are unknown or may change.
     pub(super) async fn lookup(
         &self,
         script: AuthorizedScript,
@@ -179,7 +180,8 @@ impl Once {
         }
     }
 
-    /// Returns the result in the files, and remembers it. A result that cannot be read is as good as none.
+    /// Reads the result from the files, and keeps it in memory. `None` if the result does not exist or cannot be
+    /// read.
     async fn stored(&self, key: Key) -> Option<Arc<Outcome>> {
         let files = Arc::clone(self.files.as_ref()?);
         let outcome = spawn_blocking(move || {
@@ -191,16 +193,17 @@ impl Once {
         Some(outcome)
     }
 
-    /// Stores a result in the files, if there are any. A failure only makes other processes run the script again.
+    /// Stores a result in the files, if scripts have receipts. After a failure, other processes run the script again.
     async fn store(&self, key: Key, outcome: Arc<Outcome>) {
-        // The serialized form lacks pictures. The advice about a missing module depends on settings of this process.
+        // Do not store pictures, because they are not serialized. Do not store advice about a missing module, because
+        // it depends on the settings of this process.
         let is_whole = outcome.pictures.all.is_empty() && missing_module(&outcome).is_none();
         let Some(files) = self.files.clone().filter(|_| is_whole) else { return };
         let writer = Arc::clone(&files);
         let write = move || writer.write(&key.0, &serde_json::to_vec(&outcome)?);
         let stored = spawn_blocking(write);
         match stored.await.map_err(io::Error::other).flatten() {
-            // The caller does not wait for it.
+            // Do not wait for the removal.
             Ok(is_limit_near) if is_limit_near => {
                 drop(spawn_blocking(move || files.remove_oldest()));
             }
@@ -209,7 +212,7 @@ impl Once {
         }
     }
 
-    /// Claims the run, as a call that has its turn. Returns the lookup if another call has claimed the run meanwhile.
+    /// Claims the run for a call that has its turn. Returns the lookup if another call has claimed the run meanwhile.
     pub(super) fn claim(&self, lookup: Box<Lookup>) -> Result<Part, Box<Lookup>> {
         match self.answers.claim(lookup.key) {
             Some(leader) => Ok(Part::First(First { leader, lookup })),
@@ -217,7 +220,7 @@ impl Once {
         }
     }
 
-    /// Passes the result of the first run to the calls that wait for it, and stores it, if it can be used again.
+    /// If the result of the first run can be reused, passes it to the waiting calls and stores it.
     pub(super) async fn conclude(&self, first: &First, outcome: &Outcome, is_cancelled: bool) {
         let First { leader, lookup } = first;
         if is_cancelled {

@@ -5,15 +5,15 @@ use crate::gateway::AuthorizedScript;
 use crate::safety;
 use crate::verification::differences::{Differences, Names};
 
-/// The variable with further folders of modules. These modules change without an installation.
+/// The variable with further folders of modules. These modules can change without an installation.
 const MODULES_VARIABLE: &str = "PYTHONPATH";
 
-/// The error of Python that depends on the memory of the machine.
+/// The Python error that may depend on the machine's memory.
 const OUT_OF_MEMORY: &[u8] = b"MemoryError";
 
-/// Returns whether runs are deterministic, with fixed clocks and addresses, and whether the files that scripts can read only
-/// change when packages are installed. The table of causes alone is no reason to use a result again, because it cannot
-/// have every function that reads a clock or an address.
+/// Returns whether runs have fixed clocks and addresses, and whether the files that scripts can read change only with
+/// an installation of packages. The analysis of a script alone does not suffice to reuse its result, because its
+/// table of causes cannot contain every function that reads a clock or an address.
 pub(super) fn is_fixed(surroundings: &Surroundings) -> bool {
     let Surroundings { tier, variables, determinism, .. } = surroundings;
     determinism.is_some_and(has_clock_and_addresses)
@@ -25,10 +25,11 @@ fn has_clock_and_addresses(determinism: Determinism) -> bool {
     determinism.clock.is_some() && determinism.fixes_addresses
 }
 
-/// Returns the reasons why runs of a script may differ. Analyses the script again if an expression follows it, because the
-/// names in the expression are not among the names of the script. `None` if the reasons cannot be known.
+/// Returns the reasons why runs of a script may differ. `None` if the reasons are unknown. If an expression is
+/// evaluated after the script, analyses both together, because the names of the script do not include the names in
+/// the expression.
 pub(super) fn differences(script: &AuthorizedScript) -> Option<Differences> {
-    // Findings are about files, processes and code that the script does not contain.
+    // A script with findings may depend on files, processes or code outside of the script.
     if script.findings() > 0 {
         return None;
     }
@@ -42,7 +43,7 @@ pub(super) fn differences(script: &AuthorizedScript) -> Option<Differences> {
     Some(Differences::of(Some(names), &extended))
 }
 
-/// Returns whether a run ended by itself with its whole output, and shows no reason why the next run may differ.
+/// Returns whether a run ended by itself with complete output, and shows no reason why the next run may differ.
 pub(super) fn may_be_used_again(
     outcome: &Outcome,
     differences: &Differences,
@@ -159,7 +160,7 @@ mod tests {
             Outcome { stdout: cut_off.clone(), ..ended() },
             Outcome { stderr: cut_off, ..ended() },
             Outcome { stderr: text("MemoryError"), ..ended() },
-            // The library that fixes clocks was not loaded, the run did not report, or there was a second thread.
+            // The library that fixes clocks was not loaded, the run sent no report, or the script started a thread.
             Outcome { end_report: report(None), ..ended() },
             Outcome { end_report: EndReport::default(), ..ended() },
             Outcome { end_report: report(Some(1)), ..ended() },

@@ -28,7 +28,7 @@ use super::super::{Permit, RunRequest, Scripts};
 const PURE: &str = "print(6 * 7)";
 const LIMITS: Duration = Duration::from_secs(9);
 
-/// Scripts on a machine on which each run ends when the test wants it.
+/// The scripts under test. Each run ends only when the test allows it.
 struct Machine {
     _folder: TempDir,
     scripts: Scripts,
@@ -95,12 +95,13 @@ impl Machine {
         Self::new(turns, &[("QWED_MCP_ANSWER_ONCE", "on"), ("QWED_MCP_DETERMINISTIC", "on")])
     }
 
-    /// Lets this many runs end.
+    /// Allows this many runs to end.
     fn end(&self, count: usize) {
         self.ends.add_permits(count);
     }
 
-    /// Polls calls until this many runs have begun, and until this many calls wait for a run. No call may end before.
+    /// Polls calls until this many runs have begun, and until this many calls wait for a run. Panics if a call ends
+    /// before.
     async fn poll_until<F: Future>(&self, mut calls: Pin<&mut F>, runs: usize, waiting: usize) {
         let answers = &self.scripts.once.as_ref().unwrap().answers;
         while (self.executor.runs(), answers.waiting()) != (runs, waiting) {

@@ -139,12 +139,12 @@ fn every_kind_of_line_has_its_answer() {
         ),
         (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, "ignored"),
-        // A notification is never answered, even if it is invalid.
+        // A notification gets no reply, even if it is invalid.
         (r#"{"jsonrpc":"1.0","method":"notifications/x"}"#, "ignored"),
         (r#"{"method":"notifications/x","params":7}"#, "ignored"),
         (long_notification.as_str(), "ignored"),
         (long_reason.as_str(), "cancels 7"),
-        // A message without a valid method is not a notification, so it is answered.
+        // A message without a valid method is not a notification, so it gets a reply.
         (r#"{"jsonrpc":"2.0","method":7}"#, "-32600 id null"),
     ] {
         let shown: String = line.chars().take(100).collect();
@@ -175,7 +175,8 @@ fn a_token_arrives_apart_from_what_is_logged() {
         (r#","auth":{"token":"a"},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("a")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":null}"#, None),
-        // This call was meant to have a token, so its token is empty. It must not be taken for a call without a token.
+        // These calls have a malformed token, so they get the empty token. They must not count as calls without a
+        // token.
         (r#","auth":{"token":7}"#, Some("")),
         (r#","auth":{"token":null}"#, Some("")),
         (r#","auth":{}"#, Some("")),
