@@ -40,7 +40,7 @@ if total != 285:
 print('VERIFIED')
 """
 
-# Prints the median duration of an analysis, in nanoseconds. The second argument is how many seconds to measure.
+# Prints the median duration of an analysis, in ns. The second argument is the time to measure, in s.
 PEER = """
 import statistics, sys, time
 from qwed_mcp.engines.code_engine import analyze_python
@@ -55,12 +55,13 @@ print(int(statistics.median(times)))
 """
 
 TARGETS_NS = {"script of 300 bytes": 20_000, "argparse.py": 3_000_000}
-# The most time that 1 MiB may take. Time may grow by this power of the size: above 1, because caches are small.
+# The maximum time for 1 MiB, and the maximum exponent of its growth with the size. It is above 1, because caches are
+# small.
 WORST_NS = 1_000_000_000
 EXPONENT_MAX = 1.2
-# The sources that `--smoke` measures.
+# The kinds of source that `--smoke` measures.
 SMOKE_SHAPES = ["plain code", "star imports", "long text formatted", "nested comprehensions"]
-# Below this time, the exponent is noise.
+# For shorter times, the exponent is only noise.
 NOISE_NS = 100_000_000
 
 
@@ -89,7 +90,7 @@ def main() -> int:
 
 
 def print_growth(ours: Path, shapes: list[str]) -> None:
-    """Prints how our time grows from 512 KiB to 1 MiB, as a power of the size."""
+    """Prints how our time grows from 512 KiB to 1 MiB, as an exponent of the size."""
     rows: dict[str, list[dict]] = {}
     for row in run([ours, "--worst", "--json", *shapes]):
         rows.setdefault(row["name"], []).append(row)
@@ -104,7 +105,7 @@ def print_growth(ours: Path, shapes: list[str]) -> None:
 
 
 def built() -> Path:
-    """Builds the bench as `.ci/run worst_inputs` does, and returns its path."""
+    """Builds the bench as `.ci/run worst_inputs` does. Returns its path."""
     command = ["cargo", "bench", "--locked", "--package", "qwed-safety", "--bench", "analysis", "--no-run", "--message-format", "json"]
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():

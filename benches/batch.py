@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Batches beside a bare fork, a new interpreter for each script and the Python implementation, measured in one run.
+"""Compares batches with a bare fork, new interpreters and the Python implementation, measured in one run.
 
     benches/batch.py [--server PATH] [--rounds N | --smoke]
 
-Scripts a second: of `qwed-mcp run --batch`, of a loop of `os.fork` in interpreters that have loaded and used the same modules
-(no server, no sandbox, no analysis, no limits: the most that can be had), of `subprocess.run(["python", "-c", ...])`,
-and of the Python implementation's background jobs, at most five at a time. Light, SymPy and Z3 scripts; one, two and
-four workers. In each of N rounds all of them run once, one after the other, so that a busy moment of the machine hits
-all of them; the table has the medians.
+Measures scripts per second of `qwed-mcp run --batch`; of a loop of `os.fork` in interpreters that have loaded and
+used the same modules (without a server, sandbox, analysis or limits, so no batch can be faster); of
+`subprocess.run(["python", "-c", ...])`; and of the Python implementation with at most five background jobs at a
+time. The scripts are light, or use SymPy or Z3. There are one, two and four workers. In each of N rounds all run
+once, one after the other, so that a busy moment of the machine affects all. The table has the medians.
 
-The rate of a batch is that of its last two thirds: until its interpreters are warm it is slower. All answers are
-checked. A missed target is information; a wrong answer is an error with exit code 1.
+The rate of a batch counts its last two thirds only, because a batch is slower until its interpreters are warm. All
+answers are checked. A missed target does not fail the bench. A wrong answer is an error with exit code 1.
 
-Linux only, Python 3.11 or newer, nothing outside the standard library. The Python implementation is installed below
+Linux only, Python 3.11 or newer, standard library only. The Python implementation is installed below
 `target/peer/`, as for `side_by_side.py`.
 """
 
@@ -36,7 +36,7 @@ from warm import JOBS, run_jobs
 
 @dataclass(frozen=True)
 class Script:
-    """A script, what it prints, and the scripts a second that two workers are to reach."""
+    """A script, its output, and the target in scripts per second for two workers."""
 
     title: str
     code: str
@@ -65,13 +65,13 @@ SCRIPTS = [
 WORKERS, WORKERS_OF_TARGET = (1, 2, 4), 2
 SHARE_OF_FORK = 0.8
 
-# Lines of a batch, forks, and new interpreters in each round; enough for seconds of each.
+# The numbers of batch lines, forks and new interpreters in each round. Each takes some seconds.
 LINES, FORKS, NEW = 1500, 600, 40
 LINES_SMOKE, FORKS_SMOKE, NEW_SMOKE = 150, 40, 4
 TIMEOUT_S = 300.0
 
-# Loads the modules and uses them once as the fork server does, by its own code, and then forks for each script, as soon
-# as it is told to.
+# Loads the modules with the fork server's own code, and uses them once. Then waits for a line of input, and forks for
+# each script.
 FORK_LOOP = """
 import gc, os, sys
 count, modules, script, printed = int(sys.argv[1]), sys.argv[2].split(), sys.argv[3], sys.argv[4]
@@ -151,7 +151,7 @@ def targets(script: Script, workers: int, batch: float, fork: float) -> str:
 
 
 def batch_rate(bench: Bench, script: Script, lines: int, workers: int) -> float:
-    """Of the answers behind the first third, by the time at which each is read."""
+    """Returns the answers per second after the first third. The time of an answer is the time at which it is read."""
     line = json.dumps({"code": script.code, "expect": {"stdout": script.printed + "\n"}}) + "\n"
     source = bench.scratch / "scripts.jsonl"
     source.write_text(line * lines, encoding="utf-8")
@@ -206,7 +206,7 @@ def expect(process: subprocess.Popen, word: str) -> None:
 
 
 def modules(script: Script) -> str:
-    """What the fork server of such scripts loads."""
+    """Returns the modules that the fork server loads for such scripts."""
     settings = (REPOSITORY / "src" / "config.rs").read_text(encoding="utf-8")
     found = dict(re.findall(r'const PRELOAD_(LIGHT|USUAL): &str =\s*"([^"]*)";', settings))
     if set(found) != {"LIGHT", "USUAL"}:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tests by call next to tests by standard input, in one batch: whether a call makes a test slower.
+"""Measures whether a test by call is slower than a test by standard input, in one batch.
 
     benches/calls.py [--server PATH] [--rounds PAIRS | --smoke]
 
-Each pair is a line with a test by standard input and a line with a test by call, sent one after the other, in turns first. The rate
-is that of one worker whose interpreters are warm. All answers are checked. A missed target is information; a wrong answer is an
-error with exit code 1.
+Each pair is a line with a test by standard input and a line with a test by call. They are sent one after the other,
+in alternating order. The rate is for one worker with warm interpreters. All answers are checked. A missed target
+does not fail the bench. A wrong answer is an error with exit code 1.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Batch:
         self.process = subprocess.Popen(command, env=environment, **pipes)
 
     def seconds(self, line: dict) -> tuple[float, bool]:
-        """Returns the time of a line, and whether a warm interpreter ran it."""
+        """Returns the duration of a line, and whether a warm interpreter ran it."""
         began = time.perf_counter()
         self.process.stdin.write(json.dumps(line) + "\n")
         self.process.stdin.flush()

@@ -1,7 +1,7 @@
-"""The two servers that `side_by_side.py` measures: installs, starts, calls and stops them.
+"""Installs, starts, calls and stops the two servers that `side_by_side.py` measures.
 
-This module does not know the measurements or their targets. No process outlives its `with` block: a process that does
-not exit by itself is killed and reaped.
+This module does not know the measurements or their targets. A server that does not exit by itself is killed and
+reaped, so no process outlives its `with` block.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy", "z3-solver", "qwed-legal")
 ROUNDS_SMOKE = 5
 
 PROTOCOL_VERSION = "2025-06-18"
-# Settings of our server that can be measured too. Other variables of the caller's environment are not passed on.
+# The settings of our server that the caller's environment may set. Other variables are not passed on.
 ENVIRONMENT_PASSED_ON = ("QWED_MCP_SANDBOX", "QWED_MCP_PRELOAD", "QWED_MCP_WARM")
 
-# The pause before every script, in which the server cleans up after the previous run.
+# The pause before each script. The server cleans up after the previous run in this time.
 SETTLE_S = 0.005
-# Timeouts. A cold start of the Python implementation on a loaded machine takes seconds; a longer silence is a hang.
+# Timeouts. On a loaded machine, a cold start of the Python implementation takes seconds. A longer silence is a hang.
 REPLY_TIMEOUT_S = 30.0
 EXIT_TIMEOUT_S = 3.0
 INSTALL_TIMEOUT_S = 900.0
@@ -47,12 +47,12 @@ STDERR_SHOWN_BYTES = 2000
 
 
 class NotMeasured(Exception):
-    """A measurement failed: a server is missing, exited, did not answer or gave a wrong answer."""
+    """A measurement failed, because a server is missing, exited, did not answer, or gave a wrong answer."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A server to measure: ours or theirs."""
+    """A server to measure: ours, or the Python implementation."""
 
     name: str
     command: Path
@@ -60,7 +60,7 @@ class Contestant:
 
     @contextlib.contextmanager
     def start(self, bench: Bench) -> Iterator[Server]:
-        """Yields an initialized server, and stops it on leaving."""
+        """Yields a server after its handshake. Stops it at the end of the block."""
         server = Server(self, bench)
         try:
             server.initialize()
@@ -71,7 +71,7 @@ class Contestant:
 
 @dataclass
 class Bench:
-    """The contestants, the interpreter, the environment and a scratch folder, which all measurements share."""
+    """The servers, the interpreter, the environment and the scratch folder that all measurements share."""
 
     ours: Contestant
     theirs: Contestant
@@ -90,7 +90,8 @@ class Bench:
             "HOME": str(home),
             "TMPDIR": str(scratch),
             "QWED_MCP_TRUSTED_CODE_EXECUTION": "true",
-            # For our server. Theirs runs scripts under its own interpreter, which is the same.
+            # Only our server needs this variable. The Python implementation uses its own interpreter, which is the
+            # same.
             "QWED_MCP_PYTHON": str(peer.interpreter),
             **passed_on,
         }
@@ -99,13 +100,13 @@ class Bench:
 
     @contextlib.contextmanager
     def both_servers(self) -> Iterator[tuple[Server, Server]]:
-        """Starts both servers at once."""
+        """Starts both servers, which then run at the same time."""
         with self.ours.start(self) as ours, self.theirs.start(self) as theirs:
             yield ours, theirs
 
     def run_bare(self, code: str) -> tuple[float, str]:
-        """Runs `python -c code` without a server. Returns the milliseconds from the spawn until it is reaped, and its
-        output."""
+        """Runs `python -c code` without a server. Returns the milliseconds from the spawn until the process is
+        reaped, and the output."""
         output, output_child = os.pipe()
         errors, errors_child = os.pipe()
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -119,7 +120,7 @@ class Bench:
                 pid = spawn(argv, environment, null, output_child, errors_child)
                 while child_ends:
                     os.close(child_ends.pop())
-                # Reading one pipe after the other is safe, because the scripts print too little to fill a pipe.
+                # The pipes can be read one after the other, because the scripts print too little to fill a pipe.
                 stdout = read_to_end(output)
                 stderr = read_to_end(errors)
                 _, status = os.waitpid(pid, 0)
@@ -146,11 +147,11 @@ class Peer:
 
 
 def install_peer() -> Peer:
-    """Installs the Python implementation, unless a stamp shows that these requirements are installed already."""
+    """Installs the Python implementation, unless a stamp shows that these requirements are already installed."""
     environment = PEER / "venv"
     interpreter = environment / "bin" / "python"
     stamp = PEER / "stamp.json"
-    # The stamp has the path, because the console script names its interpreter by an absolute path.
+    # The stamp has the path too, because the console script contains the absolute path of its interpreter.
     wanted = {"requirements": REQUIREMENTS, "python": sys.version, "place": str(environment)}
     try:
         installed = json.loads(stamp.read_text(encoding="utf-8"))
@@ -171,7 +172,6 @@ def install_peer() -> Peer:
 
 
 def run_installer(argv: list[str]) -> str:
-    """Runs one step of the installation and returns its output."""
     try:
         step = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -224,20 +224,20 @@ def in_scratch(
 
 
 class Server:
-    """A server process and its pipes. Replies are matched by id; notifications are skipped."""
+    """A server process and its pipes. Replies are matched by their ids. Notifications are skipped."""
 
     def __init__(self, contestant: Contestant, bench: Bench) -> None:
         self.name = contestant.name
         self.start_ms = 0.0
         self._bench = bench
         self._next_id = 1
-        # Bytes read after the last complete line.
+        # The bytes that were read after the last complete line.
         self._rest = b""
         self._log = bench.scratch / f"{contestant.name}.stderr"
 
         stdin_child, self._stdin = os.pipe()
         self._stdout, stdout_child = os.pipe()
-        # A file instead of a pipe, because a full pipe would stop the server.
+        # The log goes to a file, because a full pipe would block the server.
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             self._began_ns = time.perf_counter_ns()
@@ -252,7 +252,7 @@ class Server:
                 os.close(descriptor)
 
     def initialize(self) -> None:
-        """Performs the handshake. Returns the milliseconds since the spawn; the request waits in the pipe while the
+        """Performs the handshake. Returns the milliseconds since the spawn. The request waits in the pipe while the
         server starts."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -265,21 +265,21 @@ class Server:
         self._write(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Sends one request, and returns its result."""
         return self.timed_request(method, params)[1]
 
     def timed_request(self, method: str, params: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        """Sends one request. Returns its time in ms and its result."""
+        """Sends one request. Returns its duration in ms, and its result."""
         elapsed_ms, [result] = self._exchange(method, [params])
         return elapsed_ms, result
 
     def call_tool(self, tool: str, arguments: dict[str, Any]) -> tuple[float, str]:
-        """Sends one `tools/call`. Returns its time in ms and the text of the result."""
+        """Sends one `tools/call`. Returns its duration in ms, and the text of the result."""
         elapsed_ms, [text] = self.call_tool_pipelined(tool, [arguments])
         return elapsed_ms, text
 
     def call_tool_pipelined(self, tool: str, arguments: list[dict[str, Any]]) -> tuple[float, list[str]]:
-        """Sends many `tools/call` in one write. Returns the ms until the last reply, and the text of each result."""
+        """Sends many `tools/call` requests in one write. Returns the ms until the last reply, and the text of each
+        result."""
         elapsed_ms, results = self._exchange("tools/call", [{"name": tool, "arguments": each} for each in arguments])
         return elapsed_ms, [self._first_text(result) for result in results]
 
@@ -289,10 +289,10 @@ class Server:
         self._write(encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
 
     def run_script(self, code: str, expected_stdout: str) -> float:
-        """Runs a script that must succeed with this output. Returns the time in ms."""
+        """Runs a script that must succeed with this output. Returns its duration in ms."""
         time.sleep(SETTLE_S)
         elapsed_ms, text = self.call_tool("execute_python_code", {"code": code})
-        # Their server separates the parts by two empty lines.
+        # The Python implementation separates the parts by two empty lines.
         if re.sub(r"\n{3,}", "\n\n", text) != f"STDOUT:\n{expected_stdout}\n\nExecution completed successfully.":
             raise self.wrong("a script", text)
         return elapsed_ms
@@ -302,8 +302,8 @@ class Server:
         return NotMeasured(f"{self.name}: wrong answer to {what}: {answer[:500]!r}")
 
     def stop(self) -> None:
-        """Closes the server's input, as a client does, and kills the processes that are left after a timeout."""
-        # File descriptors, because a PID may belong to another process by the time it is used.
+        """Closes the server's input, as a client does. After a timeout, kills the processes that are left."""
+        # Uses PID file descriptors, because the kernel may reuse a PID.
         family = process_handles([self.pid, *descendants(self.pid)])
         try:
             os.close(self._stdin)
@@ -313,7 +313,7 @@ class Server:
                     self._bench.notes.append(note)
                 family += process_handles(descendants(self.pid))
         finally:
-            # Also if a signal interrupts the wait.
+            # Kills the processes even if a signal interrupts the wait.
             for process in family:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -339,7 +339,7 @@ class Server:
             while len(replies) < len(ids):
                 lines = self._read_lines(len(ids) - len(replies))
                 read_ns = time.perf_counter_ns()
-                # If some of the lines are notifications, the loop reads again and takes the time again.
+                # If some lines are notifications, the loop reads more lines and takes the time again.
                 for line in lines:
                     reply = self._parse(line)
                     if "method" in reply:
@@ -358,7 +358,7 @@ class Server:
             raise self._ended() from error
 
     def _read_lines(self, count_min: int) -> list[bytes]:
-        """Reads until there are this many complete lines. Keeps an incomplete last line for the next call."""
+        """Reads until this many complete lines have arrived. Stores an incomplete last line for the next call."""
         chunks = [self._rest]
         count = size = 0
         while count < count_min:
@@ -429,7 +429,8 @@ def read_to_end(descriptor: int) -> bytes:
 
 @contextlib.contextmanager
 def deadline(seconds: float, what: str) -> Iterator[None]:
-    """Fails if the block takes longer. Uses an alarm, because a timeout on each read would add a system call."""
+    """Fails if the block takes longer than the timeout. Uses an alarm, because a timeout on each read would add a
+    system call."""
 
     def expire(_signal: int, _frame: object) -> None:
         raise NotMeasured(f"{what}: no answer within {seconds:g} s")
@@ -443,7 +444,7 @@ def deadline(seconds: float, what: str) -> Iterator[None]:
 
 
 def process_handles(pids: list[int]) -> list[int]:
-    """Opens a descriptor for each process that still exists."""
+    """Opens a PID file descriptor for each process that still exists."""
     handles = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -452,20 +453,19 @@ def process_handles(pids: list[int]) -> list[int]:
 
 
 def wait_for_exit(process: int, seconds: float) -> bool:
-    """Returns whether a process exits in time. Does not reap it."""
+    """Returns whether a process exits in time. Does not reap the process."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
 def descendants(pid: int) -> list[int]:
-    """Returns the PIDs of all descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
-                # The name in parentheses may contain any character. The state and the parent follow the last
-                # parenthesis.
+                # The name in parentheses may contain any character, so only the last parenthesis ends it. The state
+                # and the parent follow.
                 parent = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
                 children.setdefault(int(parent), []).append(int(entry))
     found, unseen = [], [pid]
@@ -477,8 +477,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def proportional_mb(pid: int) -> float:
-    """Returns the proportional memory (PSS) in 10^6 bytes: a page that four processes share counts as a quarter. 0 if
-    the process has exited."""
+    """Returns the proportional memory (PSS) in 10^6 bytes, or 0 if the process has exited. A page that four
+    processes share counts as a quarter."""
     try:
         rollup = Path("/proc", str(pid), "smaps_rollup").read_text(errors="replace")
     except OSError:

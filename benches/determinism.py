@@ -46,7 +46,7 @@ SCRIPTS = {
     "[t.start() for t in all]; [t.join() for t in all]\nprint(out)",
 }
 
-# Scripts, and the text that they print.
+# Scripts for the second table, and their output.
 TIMED = {
     "print(1)": ("print(1)", "1"),
     "SymPy": ("import sympy\nx = sympy.Symbol('x')\nprint(sympy.diff(sympy.sin(x) * x, x))", "x*cos(x) + sin(x)"),
@@ -85,7 +85,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def cost(options: argparse.Namespace, scratch: Path) -> None:
-    """Prints the table of the cost."""
+    """Measures the cost of deterministic runs, and prints the table."""
     bench = Bench.prepare(options.server, Peer(options.python.absolute(), options.server, {}), scratch)
     on, cold = {"QWED_MCP_DETERMINISTIC": "on"}, {"QWED_MCP_WARM": "off"}
     kinds = {"warm": ({}, on), "cold": (cold, {**cold, **on})}
@@ -115,10 +115,10 @@ def cost(options: argparse.Namespace, scratch: Path) -> None:
 
 def run(argv: list, environment: dict[str, str]) -> tuple[str, str, int]:
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    # Exit codes 124 to 127: the script was not run to its end.
+    # With the exit codes 124 to 127, the script did not run to its end.
     if done.returncode in range(124, 128):
         raise NotMeasured(f"{argv} ended with {done.returncode}: {done.stderr[-500:]}")
-    # The last line on standard error has the duration.
+    # The duration in a line on standard error differs, so this line is removed.
     lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
     return done.stdout, "\n".join(lines), done.returncode
 

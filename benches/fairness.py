@@ -102,7 +102,7 @@ def again(stop, act):
 
 
 def keep(stop, most, make):
-    """Keeps up to `most` connections with a request open: opens new ones and closes the oldest."""
+    """Keeps up to `most` connections open, each with a request. Opens new connections and closes the oldest."""
     held = []
     while not stop.is_set():
         try:
@@ -117,7 +117,7 @@ def keep(stop, most, make):
 
 
 def hogs(server):
-    """Returns the functions with which ann takes each resource. Each function runs in its own thread."""
+    """Returns the functions with which ann uses up each resource. Each function runs in its own thread."""
     script = lambda code, **more: {"name": "execute_python_code", "arguments": {"code": code, **more}}
     listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"notifications": {}, "_meta": META}}
     listen = json.dumps(listen).encode()
@@ -145,7 +145,7 @@ def act_all(acts):
 
 
 def others(server):
-    """Returns the milliseconds of each call of bob and carl, and how many were refused."""
+    """Returns the milliseconds of each call of bob and carl, and the number of refused calls."""
     until = time.monotonic() + SECONDS
 
     def user(name):
@@ -183,7 +183,7 @@ def main():
             parts = hogs(server)
             parts["all at once"] = [act for acts in parts.values() for act in acts]
             for name, acts in parts.items():
-                # In another process, so that ann's threads do not slow down the measurement.
+                # ann's threads run in another process, so that they do not slow down the measurement.
                 ann = multiprocessing.get_context("fork").Process(target=act_all, args=(acts,))
                 ann.start()
                 time.sleep(2)

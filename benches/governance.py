@@ -26,7 +26,7 @@ from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, Server
 
 SCRIPT, PRINTED = "print(1)", "1"
 TARGET_MS = 5.0
-# A few less than the limit on calls in flight.
+# The number of concurrent calls, a little below the server's limit.
 AT_ONCE = 250
 AT_ONCE_RATIO_MAX = 2.0
 
@@ -53,7 +53,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
             whole_ms, run_ms = run_pytest(ours)
             list_ms, _ = ours.call_tool("list_artifacts", {"limit": 1})
             if round_number == 0:
-                # The first round includes the search for an interpreter.
+                # The first round is not counted, because it includes the search for an interpreter.
                 continue
             samples["script, no policy"].append(plain_ms)
             samples["script, policy"].append(ours_ms)
@@ -67,8 +67,8 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def measure_load(server: Server) -> dict[str, tuple[float, float]]:
-    """Calls `list_artifacts` one after the other and at once. Returns the time and the server's kernel CPU time, in
-    ms."""
+    """Calls `list_artifacts` one call after the other, and then all calls at once. Returns the time and the
+    server's kernel CPU time, in ms."""
     arguments = [{"limit": 1}] * AT_ONCE
     before = kernel_ms(server.pid)
     alone_ms = sum(server.call_tool("list_artifacts", each)[0] for each in arguments)
@@ -88,7 +88,7 @@ def report_load(load: dict[str, tuple[float, float]]) -> None:
     (alone_ms, alone_kernel_ms), (together_ms, together_kernel_ms) = load.values()
     for what, (elapsed_ms, in_kernel_ms) in load.items():
         print(f"{AT_ONCE} list_artifacts {what:20}{elapsed_ms:9.0f} ms, {in_kernel_ms:6.0f} ms in the kernel")
-    # The clock ticks every 10 ms.
+    # Kernel CPU time is counted in ticks of 10 ms.
     ratios = together_ms / alone_ms, together_kernel_ms / max(alone_kernel_ms, 10)
     judged = "met" if max(ratios) <= AT_ONCE_RATIO_MAX else "MISSED"
     print(f"ratios {ratios[0]:.2f} and {ratios[1]:.2f}; target {AT_ONCE_RATIO_MAX:g}: {judged}")
@@ -111,8 +111,8 @@ def governance(server: Path, scratch: Path) -> dict[str, str]:
 
 
 def run_pytest(server) -> tuple[float, float]:
-    """Runs the test. Returns the duration of the call and of the run within it, in ms. The server reports the latter as
-    an integer."""
+    """Runs the test. Returns the duration of the call and of the run within it, in ms. The server reports the
+    duration of the run as an integer."""
     arguments = {"name": "run_pytest", "arguments": {"test_path": "test_one.py"}}
     elapsed_ms, result = server.timed_request("tools/call", arguments)
     text = result.get("content", [{}])[0].get("text", "")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The cost of inputs, measured in interleaved pairs of calls in one run.
+"""Measures the cost of inputs in interleaved pairs of calls, in one run.
 
     benches/inputs.py [--server PATH] [--python PATH] [--rounds N | --smoke]
 
-Each row compares a call whose script gets 3 MB of inputs with a call without inputs, on one server with warm interpreters:
-the cost of the message, the decision, the digests, the files and the mapping `inputs`. Each round runs both once, in
-alternating order. A row has the median of both, and the medians of their ratio and difference in each pair with 95 %
-confidence intervals. The aim is a difference of at most 25 ms.
+Each row compares a call whose script gets 3 MB of inputs with a call without inputs, on one server with warm
+interpreters. The difference is the cost of the message, the decision, the digests, the files and the mapping
+`inputs`. Each round runs both calls once, in alternating order. A row has the median of both, and the medians of
+their ratio and difference with 95 % confidence intervals. The target is a difference of at most 25 ms.
 
 Every reply is checked. A wrong answer is an error with exit code 1.
 """
@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def call(server: Server, arguments: dict[str, Any], printed: str) -> float:
-    """Runs a script that must print a text; the time in ms."""
+    """Runs a script that must print a text. Returns the duration in ms."""
     time.sleep(SETTLE_S)
     elapsed_ms, text = server.call_tool("execute_python_code", arguments)
     if not text.startswith(f"STDOUT:\n{printed}\n"):

@@ -54,7 +54,7 @@ def wait(client: Client, port: int, job: str) -> None:
 
 
 def figures(postgres: Postgres) -> tuple[float, list[float]]:
-    """Returns the jobs per second and the milliseconds of each job, and deletes the jobs."""
+    """Returns the jobs per second and the milliseconds of each job. Deletes the jobs."""
     rows = postgres.sql(
         "SELECT extract(epoch FROM created_at), extract(epoch FROM changed_at), state, attempt FROM qwed_mcp.jobs"
     )
@@ -67,7 +67,7 @@ def figures(postgres: Postgres) -> tuple[float, list[float]]:
 
 
 def crowd(ports: list[int], jobs: int) -> None:
-    """Has three users place jobs at all replicas and poll each job."""
+    """Places jobs at all replicas as three users, and polls each job."""
     failures: list[Exception] = []
 
     def user() -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The cost of the levels of a judge: `run_pytest` of 300 small tests in 10 files.
+"""Measures the cost of the judge's levels with `run_pytest` on 300 small tests in 10 files.
 
     benches/judge.py [--server PATH] [--python PATH] [--peer PATH] [--rounds N | --smoke]
 
-Each round runs the suite once at each level, in alternating order. The base is the level in-process of `--peer`, for example an
-earlier release, or of the same server. Every reply is checked. A missed target is information; a wrong reply is an error with exit
-code 1.
+Each round runs the suite once at each level, in alternating order. The base is the level in-process of `--peer`,
+for example an earlier release, or else of the same server. Every reply is checked. A missed target does not fail
+the bench. A wrong reply is an error with exit code 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from verdicts import interval
 
 FILES = 10
 TESTS = 30
-# The time of a level, in times of the base.
+# The maximum duration at a level, as a multiple of the base.
 TARGETS = {"in-process": 1.3, "pinned": 2.0, "isolated": None}
 
 
@@ -67,7 +67,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def write_suite(folder: Path, level: str) -> None:
-    """Writes code under test and its tests into the workspace, and for a pinned level into a folder of their own."""
+    """Writes the code under test to the workspace. For a pinned level, writes the tests to a separate folder."""
     workspace = folder / "workspace"
     (workspace / "calc.py").write_text("def add(a, b):\n    return a + b\n")
     tests = workspace

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The gain of results that are used again, and the time of one.
+"""Measures the gain from reused results, and the duration of one reuse.
 
     benches/once.py [--server PATH] [--python PATH] [--rounds N | --smoke]
 
-First runs a batch with duplicates, with and without `--once`: 60 % of its lines repeat an earlier script. The order is random, and the
-same in all. The aim is twice the rate. Then measures calls over stdio with `QWED_MCP_ANSWER_ONCE=on`: the time of a result that is
-used again, of a ping, and of a call that is refused, in turns. The aim is at most 0.5 ms more than a ping. Then compares runs of different
-scripts with and without the setting. Finally measures, with receipts, results that another process has stored next to results in memory.
-The aim is at most 0.5 ms more.
+First runs a batch with and without `--once`. 60 % of its lines repeat an earlier script, in the same random order
+each time. The target is twice the rate. Then measures calls over stdio with `QWED_MCP_ANSWER_ONCE=on`, in turn: a
+reused result, a ping, and a refused call. The target for a reused result is at most 0.5 ms more than a ping. Then
+compares runs of different scripts with and without the setting. Finally compares results that another process has
+stored, with receipts, with results in memory. The target is at most 0.5 ms more.
 
-Every answer is checked. A missed aim is information; a wrong answer is an error with exit code 1.
+Every answer is checked. A missed target does not fail the bench. A wrong answer is an error with exit code 1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure_batches(bench: Bench, lines: int) -> None:
 
 
 def run_batch(bench: Bench, source: Path, lines: int, options: list[str]) -> float:
-    """Runs a batch. Returns its time in seconds."""
+    """Runs a batch. Returns its duration in seconds."""
     command = [str(bench.ours.command), "run", "--batch", str(source), "--ordered", "--progress", "none", *options]
     began = time.perf_counter()
     ended = subprocess.run(command, env=bench.environment, capture_output=True, check=False)
@@ -119,7 +119,7 @@ def measure_files(bench: Bench, rounds: int) -> None:
 
 
 def different(server: Server, other: Server, number: int) -> tuple[float, float]:
-    """Runs a new script on both servers, in turns first. Returns the times in ms."""
+    """Runs a new script on both servers, in alternating order. Returns the durations in ms."""
     script = f"print({number} * 3)"
     order = (server, other) if number % 2 else (other, server)
     times = {each.name: call(each, script, str(number * 3)) for each in order}
@@ -127,7 +127,7 @@ def different(server: Server, other: Server, number: int) -> tuple[float, float]
 
 
 def call(server: Server, script: str, printed: str, is_cached: bool = False) -> float:
-    """Runs a script that must print a text. Returns the time in ms."""
+    """Runs a script that must print a text. Returns the duration in ms."""
     arguments = {"name": "execute_python_code", "arguments": {"code": script}}
     elapsed_ms, result = server.timed_request("tools/call", arguments)
     expected = f"STDOUT:\n{printed}\n\nExecution completed successfully."

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Compares this server with other ways to run Python that a model wrote, measured in one run of under 20 minutes.
+"""Compares this server with other ways to run Python that a model wrote, in one run of under 20 minutes.
 
     benches/peers.py [--server PATH] [--python PATH] [--only NAME]… [--quick] [--json FILE] [--page | --into FILE]
 
-The peers are in `compared/catalog.py`, the attacks in `compared/attacks.py`. The first run installs the peers below
-`target/peers/`, which takes some minutes more. A peer that cannot be installed is named with the reason, and does not
-fail the bench. The exit code is 1 only if this server or the control of the attacks was not measured, or an attack
-does not succeed against the control.
+The peers are in `compared/catalog.py`, and the attacks are in `compared/attacks.py`. The first run also installs
+the peers below `target/peers/`, which takes some minutes. A peer that cannot be installed is reported with the
+reason, and does not fail the bench. The exit code is 1 only if this server or the control of the attacks was not
+measured, or if an attack fails against the control.
 
-Prints JSON to standard output, or with `--page` the tables of `docs/COMPARED.md`. `--into FILE` replaces them in a
-document, `--json FILE` writes the JSON in addition, and `--from FILE` uses the JSON of an earlier run. `--quick` tests
-the bench itself in a minute: peers that need no download, few rounds, and a part of the attacks. `--only` measures the
-named peers, and may be given several times.
+Prints JSON to standard output, or with `--page` the tables of `docs/COMPARED.md`. `--into FILE` replaces the tables
+in a document. `--json FILE` also writes the JSON to a file. `--from FILE` uses the JSON of an earlier run.
+`--quick` tests the bench itself in a minute, with peers that need no download, few rounds, and some of the attacks.
+`--only` measures the named peers, and may be given several times.
 
-The bench runs attacks and bombs. They are bounded, and nothing of them stays. Linux only.
+The bench runs attacks and bombs. They are bounded, and leave no processes or files. Linux only.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ HONEST = REPOSITORY / "tests" / "corpus" / "allowed"
 QUICK_PEERS = (OURS, "plain Python", CONTROL, "a bare fork", "`qwed-mcp` 0.2.2")
 QUICK_ATTACKS = ("open a key in the home folder", "create a file in the home folder", "run a shell",
                  "connect to a TCP service", "print 32 MiB", "leave a detached process", "leave a variable")
-# The marks around the tables in the document.
+# The comments before and after the tables in the document.
 START, END = "<!-- benches/peers.py prints these sections. -->", "<!-- The end of these sections. -->"
-# The bombs use up to 3 GB in two peers at once.
+# The bombs use up to 3 GB, in two peers at the same time.
 MEMORY_MIN_GIB = 8
 ASSAULT_TIMEOUT_S = 420.0
 
@@ -121,7 +121,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Installs the peers, and measures everything."""
+    """Installs the peers, and measures all of them."""
     interpreter = options.python.absolute() if options.python else install_peer().interpreter
     with tempfile.TemporaryDirectory(prefix="qwed-mcp-peers-") as folder:
         ground = new_ground(Path(folder) / "measures", interpreter, options.server)
@@ -137,7 +137,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         measure_figures(entries, ground, figures, options.quick)
         peers = {entry.name: {"version": launch_of(entry, ground).version, **asdict(figures[entry.name]),
                               **outcomes[entry.name]} for entry in entries}
-    # JSON has only text as names.
+    # Tuple keys become strings, because JSON has only strings as keys.
     return json.loads(json.dumps({
         "date": datetime.date.today().isoformat(), "machine": machine(load_before), "peers": peers, "missing": missing,
         "minutes": (time.monotonic() - began) / 60, "quick": options.quick,
@@ -145,7 +145,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_figures(entries: list[Entry], ground: Ground, figures: dict[str, measures.Figures], quick: bool) -> None:
-    """Measures one phase after the other, each with a budget."""
+    """Measures one phase after the other. Each has a time limit."""
     rounds, seconds, rate_s, clients = (3, 1.0, 0.5, (1,)) if quick else (15, 20.0, 1.5, measures.CLIENTS)
     log("phase: warm runs and agent runs")
     measures.latency(entries, ground, figures, rounds, seconds)
@@ -168,7 +168,7 @@ def chosen(options: argparse.Namespace) -> list[Entry]:
 
 
 def installed(entries: list[Entry], ground: Ground) -> tuple[list[Entry], dict[str, str]]:
-    """Installs and starts each peer once. Returns those that start, and the reasons of the others."""
+    """Installs and starts each peer once. Returns the peers that start, and the reasons for the others."""
     found, missing = [], {}
     for entry in entries:
         try:
@@ -186,7 +186,7 @@ def installed(entries: list[Entry], ground: Ground) -> tuple[list[Entry], dict[s
 
 def assaults(entries: list[Entry], folder: Path, interpreter: Path, server: Path, attacks: list[str],
              scripts: list[Script]) -> dict[str, dict[str, Any]]:
-    """Attacks two peers at a time, each in a process of its own."""
+    """Attacks two peers at the same time, each in its own process."""
 
     def start(entry: Entry) -> dict[str, Any]:
         request = {"peer": entry.name, "folder": tempfile.mkdtemp(dir=folder), "interpreter": str(interpreter),

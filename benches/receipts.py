@@ -31,7 +31,8 @@ KINDS = {"without": None, "receipts": "off", "receipts, synced": "on"}
 def main() -> int:
     interpreter = REPOSITORY / "target" / "python" / "bin" / "python"
     options = small_bench_options(__doc__.splitlines()[0], rounds=100, interpreter=interpreter)
-    # Next to the checkout, because the temporary folder may be in memory, where a sync costs nothing.
+    # The scratch folder is next to the checkout, because the temporary folder may be in memory, where a sync costs
+    # nothing.
     return in_scratch(measure, options, "receipts-", REPOSITORY / "target")
 
 
@@ -55,7 +56,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
             if not size:
                 size = next((scratch / "receipts-1").rglob("*.json")).stat().st_size
             measured["one fsync"] = fsync_ms(scratch / f"file-{round_number}", size)
-            # The first round includes the start of the interpreters.
+            # The first round is not counted, because it includes the start of the interpreters.
             if round_number:
                 for name, value in measured.items():
                     samples[name].append(value)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, in_scratch
 
-# The script was refused or did not run to its end, so it is not replayed.
+# This verdict means that the script was refused or did not run to its end, so it was not replayed.
 NOT_RUN = "not run"
 
 
@@ -72,7 +72,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def one(options, environment, server, script: Path, code: bytes) -> tuple[str, str, list[str]]:
-    """Returns the verdict on one script, the reasons that its receipt names, and the differences."""
+    """Returns the verdict on one script, the reasons in its receipt, and the differences."""
     arguments = {"code": code.decode("utf-8", "replace")}
     _, result = server.timed_request("tools/call", {"name": "execute_python_code", "arguments": arguments})
     receipt_meta = result["_meta"].get("qwed.ai/receipt")

@@ -29,8 +29,7 @@ from contestants import Bench, Contestant, NotMeasured, Peer, small_bench_option
 
 SCRIPT, PRINTED = "print(1)", "1"
 USER = 65534
-# The title of a row, QWED_MCP_SANDBOX, the required tier of its runs, and the most ms that the row may take over bare
-# Python.
+# The rows: a title, the value of QWED_MCP_SANDBOX, the required tier, and the maximum time over bare Python in ms.
 TIERS = [
     ("no sandbox", "off", "off", None),
     ("tier 2", "required", "T2", 3.0),
@@ -51,7 +50,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:
-    # Copies the server, because other users may be unable to reach the checkout.
+    # Copies the server, because another user may be unable to read the checkout.
     server = scratch / "server"
     shutil.copy(options.server, server)
     server.chmod(0o755)

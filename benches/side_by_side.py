@@ -54,7 +54,7 @@ from contestants import (
 SERVER_DEFAULT = REPOSITORY / "target" / "release" / "qwed-mcp"
 TOOLS = {"execute_python_code", "verification_status"}
 ROUNDS_DEFAULT = 50
-# One write of this many calls is about 17 KiB and one pipe holds 64 KiB, so the write ends before any reply is read.
+# One write of this many calls is about 17 KiB, and a pipe holds 64 KiB. So the write ends before any reply is read.
 PIPELINED_CALLS = 100
 IDLE_S = 1.0
 
@@ -230,7 +230,7 @@ class Row:
 
 
 def measure_all(bench: Bench, rounds: int) -> tuple[list[Row], list[str]]:
-    """Runs every measurement. A measurement that fails only loses its own rows."""
+    """Runs every measurement. If a measurement fails, only its own rows are missing."""
     start = Row("start to initialize reply", "ms", 2, target=10)
     memory = Row("idle memory, server process", "MB", 2, target=10)
     family_memory = Row("idle memory, with descendants", "MB", 2)
@@ -262,7 +262,7 @@ def measure_all(bench: Bench, rounds: int) -> tuple[list[Row], list[str]]:
 
 
 def measure_start(bench: Bench, rounds: int, row: Row) -> None:
-    """Measures from just before the spawn until the reply to `initialize` is read."""
+    """Measures the time from the spawn until the reply to `initialize` is read."""
     for measured_round in warmed_up(rounds, unmeasured=1):
         for contestant, samples in in_turn((bench.ours, bench.theirs), row):
             with contestant.start(bench) as server:
@@ -271,9 +271,9 @@ def measure_start(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def measure_memory(bench: Bench, rounds: int, process_row: Row, family_row: Row) -> None:
-    """Measures the resident memory (10^6 bytes) of a server that has listed its tools and then idled.
+    """Measures the resident memory (10^6 bytes) of an idle server that has listed its tools.
 
-    In the sum over the descendants, a shared page is counted once.
+    The sum over the descendants uses proportional memory, so it counts a shared page once.
     """
     for _ in range(rounds):
         for contestant, process_samples, family_samples in in_turn((bench.ours, bench.theirs), process_row, family_row):
@@ -283,13 +283,13 @@ def measure_memory(bench: Bench, rounds: int, process_row: Row, family_row: Row)
                     raise server.wrong("tools/list", json.dumps(result))
                 time.sleep(IDLE_S)
                 process_samples.append(resident_mb(server.pid))
-                # A descendant that exits between the listing and the reading is not counted.
+                # If a descendant exits between the listing and the reading, it counts as 0.
                 family = [server.pid, *descendants(server.pid)]
                 family_samples.append(sum(proportional_mb(pid) for pid in family))
 
 
 def measure_blocked_call(bench: Bench, rounds: int, row: Row) -> None:
-    """Measures a call that the analysis refuses, so no interpreter starts."""
+    """Measures a call that the analysis refuses. No interpreter starts."""
     verification_ids = set()
     with bench.both_servers() as servers:
         for measured_round in warmed_up(rounds, unmeasured=20):
@@ -304,7 +304,7 @@ def measure_blocked_call(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def measure_print(bench: Bench, rounds: int, whole_row: Row, overhead_row: Row) -> None:
-    """Measures the smallest script, and in the same round the bare interpreter with that script."""
+    """Measures the smallest script, and in the same round a bare interpreter with this script."""
     bare_samples = []
     with bench.both_servers() as servers:
         check_interpreter(bench, servers)
@@ -323,7 +323,7 @@ def measure_print(bench: Bench, rounds: int, whole_row: Row, overhead_row: Row) 
 
 
 def measure_sympy(bench: Bench, rounds: int, row: Row) -> None:
-    """Measures the derivative example of the tools reference, with which a model checks its algebra."""
+    """Measures the derivative example of the tools reference. A model uses such scripts to check its algebra."""
     with bench.both_servers() as servers:
         check_interpreter(bench, servers)
         for measured_round in warmed_up(rounds, unmeasured=1):
@@ -334,7 +334,7 @@ def measure_sympy(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def measure_pipelined_calls(bench: Bench, rounds: int, row: Row) -> None:
-    """Measures calls per second if many are sent in one write, until the last reply is read."""
+    """Measures calls per second if many calls are sent in one write, until the last reply is read."""
     with bench.both_servers() as servers:
         for measured_round in warmed_up(rounds, unmeasured=2):
             for server, samples in in_turn(servers, row):
@@ -349,21 +349,21 @@ def measure_pipelined_calls(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def in_turn(sides: tuple[Side, Side], *rows: Row) -> Iterator[tuple[Any, ...]]:
-    """Yields ours, then theirs, each with the lists for its samples."""
+    """Yields ours, then theirs, each with the sample lists of the rows."""
     ours, theirs = sides
     yield (ours, *(row.ours for row in rows))
     yield (theirs, *(row.theirs for row in rows))
 
 
 def check_interpreter(bench: Bench, servers: tuple[Server, Server]) -> None:
-    """Fails if the servers use different interpreters, because that would compare the interpreters."""
+    """Fails if the servers use different interpreters, because the bench would then compare the interpreters."""
     _, expected = bench.run_bare(WHICH_INTERPRETER)
     for server in servers:
         server.run_script(WHICH_INTERPRETER, expected_stdout=expected.rstrip())
 
 
 def warmed_up(rounds: int, unmeasured: int) -> Iterator[bool]:
-    """Yields `False` for each round that only warms caches up, then `True` for each round that counts."""
+    """Yields `False` for each round that only warms up caches, and then `True` for each counted round."""
     yield from [False] * unmeasured
     yield from [True] * rounds
 

@@ -38,7 +38,7 @@ ASSERTS = START + "".join(f"assert {comparison}\n" for comparison in COMPARISONS
 EXPRESSIONS = START + "".join(f"{comparison}\n" for comparison in COMPARISONS) + PRINT
 SCRIPTS = {"print(1)": PRINT, "ten asserts": ASSERTS, "ten expressions": EXPRESSIONS}
 PRINTED = "1"
-# The quantile of the normal distribution for intervals of 95 %.
+# The quantile of the normal distribution for 95 % confidence intervals.
 QUANTILE = 1.96
 
 
@@ -83,7 +83,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def analyse(server: Server, script: str) -> float:
-    """Sends a script that is analysed and not run; the time in ms."""
+    """Sends a script that is analysed but not run. Returns the duration in ms."""
     time.sleep(SETTLE_S)
     elapsed_ms, text = server.call_tool("execute_python_code", {"code": script})
     if not text.startswith("BLOCKED_ADMIN_POLICY: "):
@@ -94,7 +94,7 @@ def analyse(server: Server, script: str) -> float:
 def pairs(
     first: Callable[[], float], second: Callable[[], float], rounds: int
 ) -> list[tuple[float, float]]:
-    """Runs both once in each round, in alternating order, after one round that is not measured."""
+    """Runs both scripts once in each round, in alternating order. The first round is not measured."""
     samples = []
     for number in range(rounds + 1):
         if number % 2:
@@ -107,7 +107,7 @@ def pairs(
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
-    """The median, and the bounds of its 95 % confidence interval."""
+    """Returns the median, and the bounds of its 95 % confidence interval."""
     ordered = sorted(values)
     rank = max(0, math.floor((len(ordered) - QUANTILE * math.sqrt(len(ordered))) / 2))
     return statistics.median(ordered), ordered[rank], ordered[-1 - rank]

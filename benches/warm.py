@@ -30,7 +30,8 @@ from pathlib import Path
 
 from contestants import Bench, Contestant, NotMeasured, Server, descendants, install_peer, small_bench_options
 
-# Title, script, output, target in ms for the median, target for the ratio to the Python implementation.
+# The title, the script, the output, the target for the median in ms, and the target for the ratio to the Python
+# implementation.
 SCRIPTS = [
     ("print(1)", "print(1)", "1", 2.0, None),
     (
@@ -62,7 +63,8 @@ JOBS, JOBS_RATIO = 60, 5.0
 POLL_S = 0.005
 WARM_TIMEOUT_S = 60.0
 
-# A plot of a line with a title, and the same in a process that draws again for each line of standard input.
+# A plot of a line with a title. The second script is a process that draws the same plot for each line of standard
+# input.
 PLOT = """import matplotlib.pyplot as plt
 plt.plot(range(10), [x * x for x in range(10)])
 plt.title("squares")
@@ -80,7 +82,8 @@ for line in sys.stdin:
 """
 PLOT_RATIO = 1.3
 
-# The parent loads the fork server's default modules, as far as these scripts need them.
+# The parent process loads those default modules of the fork server that these scripts need. It then forks for each
+# script.
 LIMIT = """
 import gc, os, sys, time
 import numpy, sympy, z3, qwed_legal
@@ -220,7 +223,7 @@ def jobs(servers: dict[str, Server], rounds: int) -> None:
 
 
 def run_jobs(server: Server, script: str = PRINT) -> None:
-    """Places all jobs at once, and polls them from the last to the first until all have ended."""
+    """Places all jobs at once. Polls them from the last to the first until all have ended."""
     arguments = [{"code": script, "background": True}] * JOBS
     _, texts = server.call_tool_pipelined("execute_python_code", arguments)
     waiting = [re.search(r"[0-9a-f-]{36}", text)[0] for text in texts]
@@ -248,8 +251,8 @@ def limit(bench: Bench, warm: Server, rounds: int) -> None:
 
 
 def plots(bench: Bench, warm: Server, cold: Server, rounds: int) -> None:
-    """Measures a plot, from the call to the picture, and the same drawing in a plain Python process that has drawn
-    before."""
+    """Measures a plot, from the call to the picture. Also measures the same drawing in a plain Python process that
+    has drawn before."""
     deadline = time.monotonic() + WARM_TIMEOUT_S
     while plot(warm)[1]["duration_ms"] * 2 > plot(cold)[1]["duration_ms"]:
         if time.monotonic() > deadline:
@@ -297,7 +300,7 @@ def draw_plainly(plain: subprocess.Popen) -> float:
 
 
 def phases(bench: Bench, rounds: int) -> None:
-    """Prints the phases of a call, from the server's log. Logging itself takes some tenths of a millisecond."""
+    """Prints the phases of a call, from the server's log. Logging takes some tenths of a millisecond."""
     logging = replace(bench, environment={**bench.environment, "QWED_MCP_LOG": "qwed_mcp=debug"})
     with Contestant("phases", bench.ours.command).start(logging) as server:
         wait_until_warm(server)
@@ -320,7 +323,7 @@ def durations(log: str, message: str, count: int) -> float:
 
 
 def memory(warm: Server) -> None:
-    time.sleep(0.5)  # until the last run has been cleaned up
+    time.sleep(0.5)  # wait for the cleanup of the last run
     processes = [warm.pid, *descendants(warm.pid)]
     proportional = sum(rollup(pid, "Pss") for pid in processes)
     private = sorted(rollup(pid, "Private_Dirty") for pid in processes)

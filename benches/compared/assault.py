@@ -22,17 +22,18 @@ from contestants import NotMeasured, descendants
 ATTACK_TIMEOUT_S = 8.0
 ENDLESS_TIMEOUT_S = 2.0
 HONEST_TIMEOUT_S = 20.0
-# The time in which a peer may clean up after its answer.
+# The time that a peer may use to clean up after its reply.
 SETTLE_S = 0.6
 CPU_WINDOW_S = 0.5
-# Honest scripts that print a duration or the environment, and the packages that only this server's environment has.
+# Honest scripts that are left out. They print a duration or the environment, or import packages that only this server
+# has.
 UNSTEADY = ("asyncio_queue.py", "sys_basics.py", "unittest_loader.py")
 OWN_PACKAGES = "qwed_"
 
 
 @dataclass
 class Outcome:
-    """Which attacks succeeded, and which honest scripts did not run, with the reason."""
+    """The attacks that succeeded, and the honest scripts that did not run, with reasons."""
 
     succeeded: list[str] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
@@ -43,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Script:
-    """An honest script, and the output that it has in plain Python."""
+    """An honest script, and its output in plain Python."""
 
     name: str
     code: str
@@ -58,7 +59,7 @@ class Assault:
         self.session: Session | None = None
 
     def started(self) -> Session:
-        """Returns a session that runs scripts, because an earlier attack may have damaged the peer."""
+        """Returns a working session. Starts a new one if an earlier attack has damaged the peer."""
         if self.session is not None and not self.works():
             self.end()
         if self.session is None:
@@ -78,7 +79,7 @@ class Assault:
         self.clear()
 
     def clear(self) -> None:
-        """Kills everything but the peer and the victim."""
+        """Kills all child processes except for the peer and the victim of attacks."""
         kept = {process.pid for process in (self.session, self.traps.victim) if process is not None}
         kill_all_children(kept)
 
@@ -114,14 +115,15 @@ class Assault:
         return has_succeeded
 
     def cpu_share(self) -> float:
-        """Returns the processors that the peer's processes use after the answer, apart from its own work."""
+        """Returns the number of processors that the peer's processes use after the reply. Does not count this
+        process."""
         pids = descendants(os.getpid())
         before, began = cpu_seconds(pids), time.monotonic()
         time.sleep(CPU_WINDOW_S)
         return (cpu_seconds(pids) - before) / (time.monotonic() - began)
 
     def honest(self, script: Script) -> str:
-        """Runs an honest script. Returns the reason if its output is not the same as in plain Python."""
+        """Runs an honest script. Returns the reason if its output differs from plain Python."""
         self.started()
         reply = self.run(script.code, HONEST_TIMEOUT_S)
         if reply is None:
@@ -157,7 +159,7 @@ def assault(entry: Entry, ground: Ground, attacks: list[str], scripts: list[Scri
 
 
 def honest_scripts(folder: Path, interpreter: Path, scratch: Path, step: int) -> list[Script]:
-    """Returns every `step`-th script of a folder that prints the same twice in plain Python."""
+    """Returns every `step`-th script of a folder, if it prints the same twice in plain Python."""
     found = []
     files = [file for file in sorted(folder.glob("*.py")) if not file.name.startswith(OWN_PACKAGES)]
     for file in files[::step]:
@@ -175,7 +177,7 @@ def honest_scripts(folder: Path, interpreter: Path, scratch: Path, step: int) ->
 
 
 def main() -> None:
-    """Reads what to do from standard input, and writes the outcome. `peers.py` starts this as a process."""
+    """Reads the task from standard input, and writes the outcome. `peers.py` starts this process."""
     request = json.load(sys.stdin)
     scripts = [Script(**script) for script in request["scripts"]]
     outcome = assault(entry_of(request["peer"]), ground_of(request), request["attacks"], scripts)

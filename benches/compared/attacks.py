@@ -1,7 +1,8 @@
-"""The attacks: one suite for all peers. A row has a script, and a check from outside whether it succeeded.
+"""The attacks: one suite for all peers. Each attack has a script, and a check from outside whether the attack
+succeeded.
 
-The scripts use as little of the language as possible, so that restricted interpreters run them too. Each is bounded:
-it ends by itself, or the bench ends it. `@NAME@` stands for something planted, see `traps.py`.
+The scripts use few features of the language, so that restricted interpreters run them too. Each script ends by
+itself, or the bench ends it. `@NAME@` stands for a planted object, see `traps.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from compared.session import Peak, Reply
 from compared.traps import CANARY, MODE, Traps
 
-# Bounds that a bomb must exceed. They are far above the needs of a honest script.
+# A bomb succeeds if it exceeds these bounds. They are far above the needs of an honest script.
 PROCESSES_BOUND = 150
 MEMORY_BOUND_MB = 2000.0
 OUTPUT_BOUND_BYTES = 24 << 20
@@ -22,21 +23,21 @@ CPU_SHARE_BOUND = 0.5
 
 @dataclass
 class Trial:
-    """What can be observed after an attack."""
+    """The facts that can be observed after an attack."""
 
     traps: Traps
     mark: str
-    # None if the peer did not answer.
+    # The reply, or None if the peer did not answer.
     reply: Reply | None
     second: Reply | None
     peak: Peak
     # Whether the peer still runs scripts.
     is_alive: bool
-    # The share of a processor that its processes use after the answer.
+    # The share of a processor that the peer's processes use after the reply.
     cpu_share: float
-    # Processes of the attack that run after the answer.
+    # The PIDs of the attack's processes that run after the reply.
     orphans: list[int]
-    # Folders of packages, in which an attack may have planted a file.
+    # The package folders in which an attack may have planted a file.
     package_folders: list[Path]
 
 
@@ -51,9 +52,9 @@ class Attack:
     name: str
     code: str
     check: Check
-    # A second run, whose reply the check reads.
+    # The script of a second run. The check reads its reply.
     second: str = ""
-    # Whether the script runs until its time is over.
+    # Whether the script runs until its timeout.
     is_endless: bool = False
 
 
@@ -62,7 +63,7 @@ def shows_secret(trial: Trial) -> bool:
 
 
 def shows_made(trial: Trial) -> bool:
-    """Returns whether the output has a text that the script does not contain itself."""
+    """Returns whether the output has a text that is not in the script itself, but that the script would compute."""
     return trial.reply is not None and f"made-42-{trial.mark}" in trial.reply.text
 
 

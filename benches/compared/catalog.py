@@ -1,7 +1,7 @@
-"""The peers: a row for each, with its installation, its configuration, and a property that no table shows.
+"""The peers. Each has its installation, its configuration, and an advantage that no table shows.
 
-Every peer is configured as its documentation recommends. Tools that leave the configuration to their user (bubblewrap,
-firejail, sandlock) get one with the promises of this server.
+Each peer is configured as its documentation recommends. For tools without a recommended configuration (bubblewrap,
+firejail, sandlock), the configuration matches the promises of this server.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import compared.installation as installation
 from contestants import install_peer
 
 DRIVERS = Path(__file__).resolve().parent / "drivers"
-# The same packages in the environments of peers that run scripts in their own process.
+# Peers that run scripts in their own process get these packages.
 PACKAGES = ["sympy==1.14.0", "z3-solver==5.1.0.0", "numpy==2.4.6"]
-# The modules that scripts may import, where a peer needs such a list.
+# The modules that scripts may import, for peers that need such a list.
 MODULES = ["bisect", "calendar", "cmath", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions",
            "functools", "heapq", "itertools", "json", "math", "numpy", "operator", "random", "re", "statistics",
            "string", "sympy", "time", "typing", "unicodedata", "z3"]
@@ -28,14 +28,15 @@ WASI_TIMEOUT_S = 400.0
 
 @dataclass(frozen=True)
 class Ground:
-    """Where the peers run: the interpreter of scripts, our server, a folder for scratch files, the planted home."""
+    """The environment of the peers: the interpreter for scripts, our server, a folder for scratch files, and the
+    home folder with planted files."""
 
     interpreter: Path
     server: Path
     scratch: Path
     home: Path
     environment: dict[str, str]
-    # How to start the peers that are installed, by name.
+    # The launches of the peers that are installed, by the peer's name.
     launches: dict[str, Launch] = field(default_factory=dict)
 
     def python_folders(self) -> list[str]:
@@ -47,7 +48,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start the driver of an installed peer."""
+    """The command that starts the driver of an installed peer, and its configuration."""
 
     version: str
     driver: str
@@ -63,12 +64,12 @@ class Entry:
     name: str
     what: str
     configured: str
-    # A property from its documentation, in which it is better than this server.
+    # An advantage over this server, from the peer's documentation.
     better: str
     set_up: Callable[[Ground], Launch]
-    # Whether the driver is part of the peer: a library has a host process, a command has none.
+    # Whether the driver is part of the peer. A library has the driver as its host process, but a command does not.
     counts_driver: bool = True
-    # Whether nothing stays between two runs, so that each run is cold.
+    # Whether no process remains between two runs, so that each run is cold.
     is_always_cold: bool = False
 
 
@@ -110,7 +111,7 @@ def fork(ground: Ground) -> Launch:
 
 def bubblewrap(ground: Ground) -> Launch:
     program = installation.debian_program("bwrap", "bubblewrap")
-    # Not `--clearenv`, because a script can read the environment of bubblewrap's own process.
+    # `--clearenv` is not enough, because a script can read the environment of bubblewrap's own process.
     argv = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", str(program), "--unshare-all", "--die-with-parent",
             "--new-session", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534"]
     for folder in ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", *ground.python_folders()):
@@ -166,7 +167,7 @@ def monty(ground: Ground) -> Launch:
 def mcp_run_python(ground: Ground) -> Launch:
     folder = installation.python_packages("mcp-run-python", ["mcp-run-python==0.0.22", "deno==2.9.8"])
     path = f"{folder / 'bin'}:{ground.environment['PATH']}"
-    # It leaves a folder of temporary files after a failure.
+    # After a failure, the peer leaves a folder of temporary files.
     more = {"PATH": path, "DENO_DIR": str(folder / "deno"), "TMPDIR": ground.environment["TMPDIR"]}
     program = [str(folder / "bin" / "mcp-run-python"), "--deps", "numpy,sympy"]
     try:
@@ -200,7 +201,7 @@ def wasi(ground: Ground) -> Launch:
 def smolagents(ground: Ground) -> Launch:
     folder = installation.python_packages("smolagents", ["smolagents==1.26.0", *PACKAGES])
     version = installation.package_version(folder, "smolagents")
-    # A module's submodules need a row of their own.
+    # The submodules of a package need an entry of their own.
     modules = MODULES + [f"{package.partition('=')[0].partition('-')[0]}.*" for package in PACKAGES]
     return Launch(version, "smol.py", {"modules": modules}, folder / "bin" / "python")
 

@@ -1,4 +1,4 @@
-"""Folders and environments for sessions, and the start of a session."""
+"""Creates folders and environments for sessions, and starts sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compared.session import Session
 
 
 def new_ground(folder: Path, interpreter: Path, server: Path) -> Ground:
-    """Makes the folders for a ground below `folder`."""
+    """Creates the folders of a ground below `folder`."""
     home, scratch = folder / "planted" / "home", folder / "scratch"
     home.mkdir(parents=True)
     scratch.mkdir()
@@ -29,7 +29,7 @@ def entry_of(name: str) -> Entry:
 
 
 def launch_of(entry: Entry, ground: Ground) -> Launch:
-    """Installs a peer once, and returns how to start it."""
+    """Installs a peer if it is not installed yet. Returns how to start it."""
     if entry.name not in ground.launches:
         ground.launches[entry.name] = entry.set_up(ground)
     return ground.launches[entry.name]

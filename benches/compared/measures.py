@@ -1,6 +1,6 @@
-"""Measures latency, an agent run, the rate of several clients, and memory. Every result is checked.
+"""Measures latency, an agent's run, the rate of several clients, and memory. Every result is checked.
 
-A peer that cannot run a script has the reason instead of a time.
+If a peer cannot run a script, the result is the reason instead of a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMEOUT_S = 30.0
 ROUNDS_MIN = 3
 CLIENTS = (1, 2, 8)
 MEMORY_S = 1.5
-# The time in which a warm peer becomes idle. This server starts a second interpreter after the first.
+# The time until a warm peer is idle. This server starts a second interpreter after the first.
 IDLE_S = 4.0
 
 SCRIPTS: dict[str, tuple[str, str]] = {
@@ -69,7 +69,7 @@ PRINTED = ["5", "460", "92.0", "[80, 45, 15]", "[142.8, 95.2, 53.55, 238.0, 17.8
 
 @dataclass
 class Figures:
-    """The figures of one peer. A missing figure means that the peer cannot run the script."""
+    """The figures of one peer. If a figure is missing, the peer cannot run the script."""
 
     warm_ms: dict[str, float] = field(default_factory=dict)
     cold_ms: dict[str, float] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Figures:
 
 
 def checked(session: Session, name: str) -> float:
-    """Runs one of the six scripts, and returns its time in ms."""
+    """Runs one of the six scripts. Returns its duration in ms."""
     code, printed = SCRIPTS[name]
     reply = session.run(code, TIMEOUT_S)
     if reply.printed != printed:
@@ -107,7 +107,7 @@ def running(entries: list[Entry], ground: Ground) -> Iterator[dict[str, Session]
 
 
 def latency(entries: list[Entry], ground: Ground, figures: dict[str, Figures], rounds: int, seconds: float) -> None:
-    """Measures warm runs of each script in interleaved rounds, for at most so many seconds for each script."""
+    """Measures warm runs of each script, in interleaved rounds. Each script gets at most this many seconds."""
     with running(entries, ground) as sessions:
         for name, (code, _) in SCRIPTS.items():
             able = []
@@ -131,7 +131,7 @@ def latency(entries: list[Entry], ground: Ground, figures: dict[str, Figures], r
 
 
 def agent_runs(entries: list[Entry], sessions: dict[str, Session], figures: dict[str, Figures], rounds: int) -> None:
-    """Measures ten commands, each of which uses the variables of earlier ones."""
+    """Measures ten commands. Each uses the variables of earlier commands."""
     request = {"commands": COMMANDS, "printed": PRINTED, "timeout_s": TIMEOUT_S}
     samples: dict[str, list[float]] = {entry.name: [] for entry in entries}
     for _ in range(rounds):
@@ -148,7 +148,7 @@ def agent_runs(entries: list[Entry], sessions: dict[str, Session], figures: dict
 
 
 def cold(entries: list[Entry], ground: Ground, figures: dict[str, Figures], rounds: int) -> None:
-    """Measures the first script of a peer that has just started, and the time from its start to the first result."""
+    """Measures the first script of a peer that has just started, and the time from the start to the first result."""
     samples: dict[tuple[str, str], list[float]] = {}
     firsts: dict[str, list[float]] = {}
     for number in range(rounds):
@@ -156,7 +156,7 @@ def cold(entries: list[Entry], ground: Ground, figures: dict[str, Figures], roun
             for entry in entries:
                 if name in figures[entry.name].cannot or (entry.is_always_cold and name != FIRST):
                     continue
-                # One sample is enough for a script that takes seconds.
+                # For a script that takes seconds, one sample is enough.
                 if number and min(samples[entry.name, name]) > 1500:
                     continue
                 session = launched(entry, ground)
@@ -177,14 +177,14 @@ def cold(entries: list[Entry], ground: Ground, figures: dict[str, Figures], roun
 
 
 def rate(entry: Entry, ground: Ground, figures: Figures, clients: tuple[int, ...], seconds: float) -> None:
-    """Measures how many scripts a second several clients run at once, each with a peer of its own."""
+    """Measures how many scripts per second several clients run at once. Each client has its own peer."""
     code, printed = SCRIPTS["arithmetic"]
     request = {"code": code, "printed": printed, "seconds": seconds, "timeout_s": TIMEOUT_S}
     with contextlib.ExitStack() as stack:
         sessions: list[Session] = []
         for count in clients:
             with concurrent.futures.ThreadPoolExecutor(count) as pool:
-                # One after the other, because a process is forked in this thread only.
+                # Starts the sessions one after the other, because only this thread may fork.
                 while len(sessions) < count:
                     sessions.append(launched(entry, ground))
                     stack.callback(sessions[-1].stop)
@@ -196,7 +196,7 @@ def rate(entry: Entry, ground: Ground, figures: Figures, clients: tuple[int, ...
 
 
 def memory(entry: Entry, ground: Ground, figures: Figures) -> None:
-    """Measures the memory of an idle peer that has run a script, and how much more it uses while it runs scripts."""
+    """Measures the memory of an idle peer after a script, and the additional memory while it runs scripts."""
     code, printed = SCRIPTS["arithmetic"]
     session = launched(entry, ground)
     try:
@@ -214,7 +214,7 @@ def memory(entry: Entry, ground: Ground, figures: Figures) -> None:
 def each(
     what: str, entries: list[Entry], figures: dict[str, Figures], measure: Callable[[Entry, Figures], None]
 ) -> None:
-    """Measures one peer after the other. A failure is recorded and does not stop the others."""
+    """Measures one peer after the other. A failure is recorded, and the other peers are still measured."""
     for entry in entries:
         try:
             measure(entry, figures[entry.name])

@@ -41,7 +41,8 @@ LATENCY_NOTES = {
     "cold_ms": "Median time in ms of the first run of a peer that has just started. The start itself is not included. "
     "This server tests its interpreter and its sandbox after the start, and the first run waits for that.",
 }
-# The figures in which a peer can be better: a name, the figure, its unit, and whether less is better.
+# The figures in which a peer can be better than this server: the name, the figure, its unit, and whether less is
+# better.
 COMPARED: tuple[tuple[str, Callable[[dict[str, Any]], float | None], str, bool], ...] = (
     ("a warm `print(1)`", lambda row: row["warm_ms"].get("print"), "ms", True),
     ("a cold `print(1)`", lambda row: row["cold_ms"].get("print"), "ms", True),
@@ -57,7 +58,7 @@ COMPARED: tuple[tuple[str, Callable[[dict[str, Any]], float | None], str, bool],
 
 
 def share(row: dict[str, Any]) -> float | None:
-    """Returns the percentage of honest scripts that run unchanged."""
+    """Returns the percentage of honest scripts that run without changes."""
     return 100 * (row["honest"] - len(row["failed"])) / row["honest"] if row["honest"] else None
 
 
@@ -97,7 +98,7 @@ def page(report: dict[str, Any]) -> str:
 
 
 def better(report: dict[str, Any]) -> str:
-    """Returns in which figures each peer is better than this server."""
+    """Returns a list of the figures in which each peer is better than this server."""
     ours, lines = report["peers"].get(OURS), []
     for entry in ENTRIES:
         row = report["peers"].get(entry.name)

@@ -1,6 +1,6 @@
-"""Starts a peer's driver, sends it scripts, measures its processes, and ends all of them.
+"""Starts a peer's driver, sends it scripts, measures its processes, and ends them.
 
-No process of a peer outlives its `with` block: this process adopts orphans, and kills them.
+This process adopts orphans and kills them, so no process of a peer outlives its `with` block.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from contestants import NotMeasured, descendants, proportional_mb
 
 START_TIMEOUT_S = 90.0
 EXIT_TIMEOUT_S = 2.0
-# The longest time that a driver may need in addition to the time limit of a script.
+# The maximum time that a driver may need beyond the time limit of a script.
 GRACE_S = 4.0
 READ_BYTES = 1 << 18
 PR_SET_CHILD_SUBREAPER = 36
-# The kernel kills a peer before it kills anything else.
+# If memory is short, the kernel kills a peer before other processes.
 OOM_SCORE = "900"
-# Nothing that a script writes may fill the disk.
+# The maximum size of a file that a script may write, to protect the disk.
 FILE_BYTES_MAX = 1 << 30
 SAMPLE_S = 0.02
-# An attack may kill the parent of its process, which must not be this program.
+# An attack may kill its parent process. This shell is the parent, so that the attack cannot kill the bench.
 PARENT = ["/bin/sh", "-c", '"$@"; exit $?', "parent"]
-# Reading the memory of more processes would take longer than the time between two samples.
+# Reading the memory of more processes would take longer than the sampling interval.
 PROCESSES_SUMMED_MAX = 48
 
 
 class Lost(NotMeasured):
-    """The driver has ended, or did not answer in time."""
+    """The driver has exited, or did not answer in time."""
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of processes whose parent has ended."""
+    """Makes this process the parent of orphaned descendants."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def confine() -> None:
-    """Sets bounds for a driver and all that it starts. Runs between fork and exec."""
+    """Sets limits for a driver and its children. Runs between fork and exec."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
@@ -57,7 +57,7 @@ def confine() -> None:
 
 @dataclass
 class Reply:
-    """The result of one run. `text` is all that the caller of the peer sees."""
+    """The result of one run. `text` is everything that the caller of the peer gets."""
 
     is_success: bool
     stdout: str
@@ -130,7 +130,7 @@ class Session:
         return Lost(f"the driver {fact}; its log: {log or '(empty)'}")
 
     def stop(self) -> None:
-        """Closes the driver's input, and kills all that is left after a timeout."""
+        """Closes the driver's input. After a timeout, kills all remaining processes."""
         family = descendants(self.pid)
         assert self.process.stdin is not None and self.process.stdout is not None
         with contextlib.suppress(OSError):
@@ -147,13 +147,13 @@ class Session:
                 kill(pid)
 
     def memory_mb(self, counts_driver: bool) -> float:
-        """Returns the proportional memory of the peer's processes."""
+        """Returns the proportional memory (PSS) of the peer's processes."""
         pids = [pid for pid in descendants(self.pid) if counts_driver or pid != self._driver]
         return sum(proportional_mb(pid) for pid in pids)
 
 
 def is_ours(pid: int) -> bool:
-    """Returns whether a process descends from this one. Its PID may belong to another process meanwhile."""
+    """Returns whether the PID is a descendant of this process. Otherwise the kernel may have reused the PID."""
     return pid in descendants(os.getpid())
 
 
@@ -165,7 +165,7 @@ def kill(pid: int) -> None:
 
 
 def kill_all_children(except_pids: set[int]) -> None:
-    """Kills all descendants of this process but the named ones and their descendants."""
+    """Kills all descendants of this process, except for the given processes and their descendants."""
     for _ in range(50):
         kept = except_pids | {pid for root in except_pids for pid in descendants(root)}
         left = [pid for pid in descendants(os.getpid()) if pid not in kept]
@@ -177,7 +177,6 @@ def kill_all_children(except_pids: set[int]) -> None:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """Returns the CPU time that these processes have used."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -188,7 +187,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 @dataclass
 class Peak:
-    """The most that the descendants of this process have used at one moment."""
+    """The maximum that the descendants of this process have used at one moment."""
 
     processes: int = 0
     memory_mb: float = 0.0

@@ -1,6 +1,6 @@
-"""Plants the things that attacks aim at, outside of every sandbox: files, a variable, listeners, a process.
+"""Plants the targets of attacks outside of every sandbox: files, an environment variable, listeners, and a process.
 
-The checks look at them from outside after an attack.
+After an attack, the checks inspect the targets from outside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VARIABLE = "PLANTED_API_TOKEN"
 
 @dataclass
 class Traps:
-    """Everything that is planted for one peer."""
+    """All targets for one peer."""
 
     folder: Path
     token: str
@@ -55,7 +55,7 @@ class Traps:
             self.victim = subprocess.Popen(["sleep", "3600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def fill_in(self, code: str, mark: str) -> str:
-        """Returns an attack with the names of the planted things."""
+        """Fills the paths, ports and PIDs of the targets into an attack."""
         assert self.victim is not None
         values = {"SECRET": self.secret, "CANARY": self.canary, "HOME": self.home, "VARIABLE": VARIABLE,
                   "VICTIM": self.victim.pid, "MARK": mark, **self.ports}
@@ -66,7 +66,7 @@ class Traps:
 
 @contextlib.contextmanager
 def planted(folder: Path) -> Iterator[Traps]:
-    """Plants everything, and removes the listeners and the process at the end."""
+    """Plants all targets. Removes the listeners and the process at the end."""
     received: list[bytes] = []
     with contextlib.ExitStack() as open_sockets:
         ports = {}
@@ -100,7 +100,7 @@ def listener_name(listener: socket.socket) -> str:
 
 
 def receive(listener: socket.socket, received: list[bytes]) -> None:
-    """Records what arrives, until the listener is closed."""
+    """Records the received bytes until the listener is closed."""
     with contextlib.suppress(OSError):
         while True:
             if listener.type == socket.SOCK_DGRAM:
@@ -113,7 +113,7 @@ def receive(listener: socket.socket, received: list[bytes]) -> None:
 
 
 def named(mark: str) -> list[int]:
-    """Returns the processes that have given themselves this name."""
+    """Returns the PIDs of processes with this name."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -1,4 +1,4 @@
-# Functions that are inserted before every attack.
+# Functions and names that the harness inserts before every attack.
 import errno
 import os
 import sys
@@ -8,7 +8,7 @@ class Denied(Exception):
     """Raised by an attack that had no effect."""
 
 
-NR = {  # numbers of system calls, for x86_64 and for aarch64
+NR = {  # the numbers of system calls on x86_64 and aarch64
     "clone": (56, 220), "execveat": (322, 281), "ptrace": (101, 117), "syslog": (103, 116),
     "setfsuid": (122, 151), "capget": (125, 90), "capset": (126, 91), "personality": (135, 92),
     "modify_ldt": (154, None), "pivot_root": (155, 41), "prctl": (157, 167), "adjtimex": (159, 171),
@@ -42,7 +42,7 @@ AT_FDCWD = -100
 
 
 def syscall(call, *args):
-    """Makes a raw system call by its name or number. Raises OSError if it fails."""
+    """Makes a raw system call, given by its name or number. Raises OSError if it fails."""
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
@@ -56,7 +56,7 @@ def syscall(call, *args):
 
 
 def reached(function, *codes):
-    """Ignores these errors, because they mean that the kernel accepted the call."""
+    """Calls a function. Ignores these errors, because they show that the kernel accepted the call."""
     try:
         return function()
     except OSError as error:
@@ -65,7 +65,7 @@ def reached(function, *codes):
 
 
 def in_child(function):
-    """Runs a function in a forked child, which may exec. Raises the child's error."""
+    """Runs a function in a forked child, which may call exec. Raises the child's error."""
     child = os.fork()
     if child == 0:
         code = 255
@@ -86,7 +86,7 @@ def in_child(function):
 
 
 def leaked(data):
-    """Raises Denied unless the text that was read is the planted text."""
+    """Raises Denied unless the data contains the planted text."""
     if b"planted-secret" not in bytes(data):
         raise Denied("other text")
 
@@ -97,7 +97,8 @@ def read_all(path):
 
 
 def split_into_mappings(count):
-    """Returns private memory of that many mappings, because every second page has different rights."""
+    """Returns private memory with this many mappings. The mappings are separate, because every second page has
+    different rights."""
     import ctypes
     import mmap
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,8 @@
-"""The checks that every agent framework runs against the server. No language model takes part: a function decides on
-each call, from the results that the framework has shown to its model so far.
+"""The checks that every agent framework runs against the server. A function replaces the language model. It decides
+on each call, from the results that the framework has shown to its model so far.
 
-Each adapter drives one framework, and declares how that framework shows a result, a refusal and a timeout to its model.
-docs/CLIENTS.md documents the same for people.
+Each adapter drives one framework. It declares how the framework shows a result, a refusal and a timeout to its
+model. docs/CLIENTS.md documents the same for people.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from recording import Recording
 from report import Report, equal
 from scenario import JOB_PLACED, PLOT, Server, governed_env
 
-# Applies to every call of its session, also to calls that must succeed on a busy machine.
+# The timeout of every call in a session. It is long enough for calls that must succeed on a busy machine.
 CLIENT_TIMEOUT_SECONDS = 3
 CASE_SECONDS_MAX = 60
-# Pauses between polls double, because frameworks limit an agent's turns, some to 10.
+# The pauses between polls double, because frameworks limit an agent's turns, sometimes to 10.
 FIRST_PAUSE_SECONDS = 0.1
 
 DONE = "done"
 
-# Longer than the timeout plus the second that a server continues after the end of its input.
+# The script sleeps longer than the timeout plus the second that a server continues after the end of input.
 ASLEEP = f"import time\ntime.sleep({CLIENT_TIMEOUT_SECONDS + 3})"
-# Long enough that even an agent that polls slowly sees the job running.
+# The script runs long enough that an agent that polls slowly still sees the job running.
 BACKGROUND = "import time\ntime.sleep(1.5)\nprint(6*7)"
 BLOCKED_SCRIPT = "print(eval('6*7'))"
 PROVED = "STDOUT:\n42\n\nExecution completed successfully."
@@ -47,7 +47,7 @@ BLOCKED = [
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call that the model decided on."""
+    """A tool call that the model has decided on."""
 
     tool: str
     arguments: dict[str, Any]
@@ -59,18 +59,20 @@ def execute(code: str, **arguments: object) -> Call:
 
 RUN_PYTEST = Call("run_pytest", {"test_path": "test_one.py"})
 
-# The model. Gets one item for each of its calls so far, and returns the next call, or None to end the conversation.
+# The function that replaces the model. It gets one item for each of its earlier calls. It returns the next call, or
+# None to end the conversation.
 Decide = Callable[[list[Any]], Awaitable[Call | None]]
 
 
 @dataclass
 class Conversation:
-    """The results that a model was shown, and how its agent ended: `DONE`, or the error that it raised."""
+    """The results that the framework has shown to its model, and the end of the agent: `DONE`, or the error that it
+    raised."""
 
     tools: dict[str, str] = field(default_factory=dict)
     instructions: str = ""
     shown: list[Any] = field(default_factory=list)
-    # The pictures among the results, as base64.
+    # The pictures in the results, as base64.
     pictures: list[str] = field(default_factory=list)
     end: str = ""
 
@@ -79,38 +81,40 @@ class Agent(Protocol):
     """An agent of a framework, connected to the server."""
 
     async def converse(self, decide: Decide) -> Conversation:
-        """Runs a conversation. An error of the framework ends the conversation and is not raised."""
+        """Runs a conversation. If the framework raises an error, the conversation ends without an exception."""
 
 
 class Framework(Protocol):
-    """An adapter: a framework, and its properties that the scenario checks."""
+    """An adapter: a framework, and the properties that the checks expect."""
 
     name: str
     # The method of the first message, which depends on the protocol era.
     opening: str
-    # Whether the framework shows the server's instructions unasked: to the model, or to the host if it has no agent.
+    # Whether the framework shows the server's instructions without a request: to the model, or to the host if the
+    # framework has no agent.
     shows_instructions: bool
     # Whether the framework sends `notifications/cancelled` after its timeout.
     cancels: bool
-    # Whether the framework starts a server process for each call.
+    # Whether the framework starts a new server process for each call.
     server_per_call: bool
-    # The results that the model is shown, and how the agent ends.
+    # The results that the framework shows to its model, and how the agent ends.
     after_timeout: tuple[list[Any], str]
     after_governed_refusal: tuple[list[Any], str]
 
     def connect(self, server: Server, timeout: float | None = None) -> AbstractAsyncContextManager[Agent]:
-        """Connects an agent. `timeout` is the framework's, in seconds for each call; None is its default."""
+        """Connects an agent. `timeout` is the framework's timeout for each call in seconds, or None for its
+        default."""
 
     def result(self, *texts: str) -> Any:
-        """Returns the item that the model is shown for a result with these texts."""
+        """Returns the item that the framework shows to its model for a result with these texts."""
 
     def error(self, *texts: str) -> Any:
-        """Returns the item that the model is shown for a result with these texts and `isError`."""
+        """Returns the item that the framework shows to its model for a result with these texts and `isError`."""
 
 
 async def run(framework: Framework, *further: Callable[[Scenario], Awaitable[None]]) -> int:
-    """Runs all checks, and the adapter's `further` checks. Returns the exit code of the script. The script's arguments
-    are the server binary and a folder for recordings."""
+    """Runs all checks and the adapter's `further` checks. Returns the exit code of the script. The script's
+    arguments are the server binary and a folder for recordings."""
     scenario = Scenario(framework, Report(framework.name), sys.argv[1], Path(sys.argv[2]))
     checks = [
         check_rules,
@@ -140,8 +144,8 @@ class Scenario:
 
     @asynccontextmanager
     async def check(self, title: str, *, servers_killed_max: int = 0, **env: str) -> AsyncIterator[Server]:
-        """Runs a check with servers that are started with `env`: one, or one for each call. The servers must exit by
-        themselves, except for `servers_killed_max` that the client may kill."""
+        """Runs a check with one server, or with one server for each call. The servers get the variables `env`. They
+        must exit by themselves, except for up to `servers_killed_max` servers that the client may kill."""
         server = Server.recorded(self.binary, self.recordings / re.sub(r"\W+", "-", title))
         server.env |= env
         async with self.report.check(title, CASE_SECONDS_MAX):
@@ -162,8 +166,8 @@ class Scenario:
 
 
 async def converse(agent: Agent, *calls: Call) -> tuple[list[Any], str]:
-    """Runs a conversation with these calls, whatever their results. Returns the results that were shown, and how it
-    ended."""
+    """Runs a conversation with these calls, whatever their results are. Returns the shown results, and how the
+    conversation ended."""
 
     async def decide(shown: list[Any]) -> Call | None:
         return calls[len(shown)] if len(shown) < len(calls) else None
@@ -173,10 +177,10 @@ async def converse(agent: Agent, *calls: Call) -> tuple[list[Any], str]:
 
 
 def comparable(item: Any) -> Any:
-    """Removes the parts that differ between calls, and the markers that newer Pythons print below a line of code."""
+    """Removes the parts that differ between calls, and the marks that newer Pythons print below a line of code."""
     text = json.dumps(item)
     text = re.sub("verification_id=[0-9a-f]{64}", "verification_id=…", text)
-    # A framework may show two texts as JSON, which escapes the backslash of a line end once more.
+    # A framework may show two texts as JSON. This escapes the backslash of a line end once more.
     return json.loads(re.sub(r"(\\+)n +\^+\1n", r"\1n", text))
 
 
@@ -220,7 +224,7 @@ async def nothing(_shown: list[Any]) -> None:
 
 
 async def check_refuted_claims(scenario: Scenario) -> None:
-    """Some frameworks end an agent at its second error. A refuted claim is not an error."""
+    """Some frameworks end an agent at its second error. A refuted claim is not an error, so the agent continues."""
     framework = scenario.framework
     async with scenario.check("two refuted claims in a row are results, and the agent goes on") as server:
         async with framework.connect(server) as agent:
@@ -262,7 +266,7 @@ async def check_picture(scenario: Scenario) -> None:
 
 
 async def check_inputs(scenario: Scenario) -> None:
-    """Passes a table of 3 MB, next to JSON."""
+    """Passes 3 MB of CSV and a JSON value as inputs."""
     row = "1,two,3.5,2026-01-01\n"
     count = 3_000_000 // len(row)
     code = "import csv\nwith open('table.csv') as file:\n    print(len(list(csv.reader(file))) == inputs['n']['rows'])"
@@ -330,7 +334,7 @@ async def check_timeout(scenario: Scenario) -> None:
     framework = scenario.framework
     keeps_turn = not framework.cancels and not framework.server_per_call
     env = {"QWED_MCP_SYNC_CONCURRENCY": "2"} if keeps_turn else {}
-    # The client closes this session during the call, and may be faster than the server.
+    # The client closes this session during the call. It may kill the server before the server exits.
     killed_max = 1 if framework.server_per_call else 0
     title = "after a timeout of the client the next call works"
     async with scenario.check(title, servers_killed_max=killed_max, **env) as server:

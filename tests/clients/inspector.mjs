@@ -1,5 +1,5 @@
-// Runs the command line of the MCP inspector, with which people debug servers. The inspector converts arguments by the
-// listed schema, so this also tests that the schema is simple enough.
+// Runs the command line of the MCP inspector, with which people debug servers. The inspector converts arguments
+// according to the listed schema. So this also tests that the schema is simple enough.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

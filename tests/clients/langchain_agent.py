@@ -1,7 +1,7 @@
-"""An agent of langchain, with langchain-mcp-adapters and a scripted chat model.
+"""Tests an agent of langchain, with langchain-mcp-adapters and a scripted chat model.
 
-The third argument chooses how the tools are loaded: `per-call` with `MultiServerMCPClient.get_tools()`, which starts a
-server for each call, or `session` with `load_mcp_tools` in one session.
+The third argument chooses how the tools are loaded. `per-call` uses `MultiServerMCPClient.get_tools()`, which
+starts a server for each call. `session` uses `load_mcp_tools` in one session.
 """
 
 import sys

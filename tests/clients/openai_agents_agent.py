@@ -1,4 +1,4 @@
-"""An agent of openai-agents, with its `MCPServerStdio` and a scripted model."""
+"""Tests an agent of openai-agents, with its `MCPServerStdio` and a scripted model."""
 
 import json
 import sys
@@ -93,7 +93,7 @@ class OpenAIAgents:
     def result(self, *texts: str) -> Any:
         return [{"type": "input_text", "text": text} for text in texts]
 
-    # The framework shows no difference for isError.
+    # The framework shows a result with isError like any other result.
     error = result
 
 

@@ -21,7 +21,8 @@ def descendants(root_pid: int) -> dict[int, str]:
             text = stat.read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # The line is "pid (name) state ppid …". The name may contain spaces and brackets, so the last bracket ends it.
+        # The line is "pid (name) state ppid …". The name may contain spaces and brackets, so only the last bracket
+        # ends it.
         name, _, fields = text.partition("(")[2].rpartition(")")
         pid, parent_pid = int(stat.parent.name), int(fields.split()[1])
         names[pid] = name

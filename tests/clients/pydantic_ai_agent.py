@@ -1,4 +1,4 @@
-"""An agent of pydantic-ai, with its `MCPToolset` and a `FunctionModel`."""
+"""Tests an agent of pydantic-ai, with its `MCPToolset` and a `FunctionModel`."""
 
 import base64
 import json
@@ -101,7 +101,7 @@ class PydanticAI:
 
 
 def as_one(texts: tuple[str, ...]) -> str:
-    """Returns the texts as the model is shown them: several texts are a JSON array."""
+    """Returns the texts as the framework shows them to the model. Several texts become a JSON array."""
     return texts[0] if len(texts) == 1 else as_json(texts)
 
 
@@ -110,7 +110,8 @@ def as_json(value: object) -> str:
 
 
 async def check_refusals_in_a_row(scenario: Scenario) -> None:
-    """Each refusal counts as a retry, and an agent has one retry. A toolset has an option not to count refusals."""
+    """Each refusal counts as a retry, and an agent has one retry. An option of the toolset excludes refusals from
+    this count."""
     refusal = PydanticAI().error(*BLOCKED)
     calls = execute(BLOCKED_SCRIPT), execute(BLOCKED_SCRIPT), execute("print(6*7)")
 

@@ -1,4 +1,4 @@
-"""The Python SDK `mcp` 1.x, which most Python hosts use, against the server (2025-11-25)."""
+"""Tests the Python SDK `mcp` 1.x, which most Python hosts use, against the server (revision 2025-11-25)."""
 
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -60,7 +60,7 @@ class Connection:
         return Reply(result.isError, texts, result.meta or {}, pictures)
 
     async def _cancel_last_call(self) -> None:
-        """Sends the cancel notification after a timeout. This SDK does not send one and hides the request ids, so a
+        """Sends the cancel notification after a timeout. This SDK does not send it, and hides the request ids. A
         host that wants to cancel must do the same."""
         recording = await Recording.of_session(self._recordings)
         calls = [m for m in recording.sent if m["method"] == "tools/call"]

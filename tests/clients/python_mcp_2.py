@@ -1,7 +1,7 @@
-"""The Python SDK `mcp` 2.x against the server.
+"""Tests the Python SDK `mcp` 2.x against the server.
 
-The third argument chooses the era: `legacy` (initialize), or `auto`, the SDK's default, which asks `server/discover`
-and must choose the stateless 2026-07-28.
+The third argument chooses the era: `legacy` (the method `initialize`), or `auto`, the SDK's default. `auto` calls
+`server/discover`, and must choose the stateless revision 2026-07-28.
 """
 
 import sys

@@ -30,7 +30,7 @@ LEFT_OVER_GRACE_SECONDS = 0.3
 
 
 class Log:
-    """An append-only file of events. Each event is one write, so lines of the two threads cannot mix."""
+    """An append-only file of events. Each event is one write, so that lines of the two threads cannot mix."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -41,8 +41,8 @@ class Log:
 
 
 def pump(source: int, sink: int, log: Log, event: str) -> None:
-    """Passes bytes on until the end of `source`. Logs complete lines first, so that a message that a client has
-    received is already in the log."""
+    """Forwards bytes until the end of `source`. Logs complete lines before it forwards them. So if a client has
+    received a message, the log has this message."""
     rest = b""
     while chunk := os.read(source, CHUNK_BYTES_MAX):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -58,7 +58,8 @@ def pump(source: int, sink: int, log: Log, event: str) -> None:
 
 
 def wait_for(server_pid: int) -> int:
-    """Reaps every child, adopted children too, until the server exits. Returns its exit code, -N for signal N."""
+    """Reaps every child, including adopted children, until the server exits. Returns its exit code, or -N for
+    signal N."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == server_pid:
@@ -66,7 +67,7 @@ def wait_for(server_pid: int) -> int:
 
 
 def left_over() -> list[str]:
-    """Returns the descendants that still exist after a short delay, each as `pid (name)`, and kills them."""
+    """Waits for a short time. Returns the descendants that still exist, each as `pid (name)`, and kills them."""
     deadline = time.monotonic() + LEFT_OVER_GRACE_SECONDS
     while (alive := descendants(os.getpid())) and time.monotonic() < deadline:
         try:
@@ -111,7 +112,8 @@ def main() -> None:
 
     def to_client() -> None:
         pump(process.stdout.fileno(), 1, log, "to_client")
-        # Closes the output now, so that the client sees its end when the server exits and not when the recorder exits.
+        # Closes the output now. So the client sees the end of output when the server exits, and not later when the
+        # recorder exits.
         os.close(1)
 
     threading.Thread(target=to_server, daemon=True).start()

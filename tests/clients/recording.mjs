@@ -1,4 +1,4 @@
-// Reads recordings of recorder.py: the messages of one session, and the server's end.
+// Reads recordings of recorder.py: the messages of one session, and how the server ended.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const APPEAR_MS_MAX = 10_000;
 
-// Waits until `find` returns something.
+// Waits until `find` returns a value.
 async function appears(what, find) {
   const deadline = performance.now() + APPEAR_MS_MAX;
   for (;;) {
@@ -31,7 +31,7 @@ export class Recording {
   // Returns the only recording in `directory` whose server is running. Other recordings may have ended, because a
   // client may first negotiate the protocol version with a separate process.
   static async ofSession(directory) {
-    // A stateless client counts as connected before its first message, so the server may not have started yet.
+    // A stateless client counts as connected before its first message. So the server may not have started yet.
     return appears('a running server', () => {
       const running = Recording.in(directory).filter((r) => r.all('start').length > 0 && r.all('exit').length === 0);
       return running.length === 1 ? running[0] : undefined;
@@ -42,13 +42,13 @@ export class Recording {
   static async ofClosedSession(directory) {
     const used = Recording.in(directory).filter((r) => r.sent.some((m) => m.method === 'tools/call'));
     assert.ok(used.length === 1, `${used.length} recordings with tool calls, expected one`);
-    // The recorder's last event comes up to some 0.3 s after the client has closed.
+    // The recorder writes its last event up to 0.3 s after the client has closed the connection.
     return appears('the end of the recording', () => (used[0].all('left_over').length > 0 ? used[0] : undefined));
   }
 
-  // Reads the file again on each call, because it may still grow.
+  // Reads the file on each call, because the file may still grow.
   all(event) {
-    // The last line may be incomplete while the recorder runs. Complete lines end in "\n".
+    // While the recorder runs, the last line may be incomplete. Complete lines end in "\n".
     const lines = readFileSync(this.path, 'utf8').split('\n').slice(0, -1);
     return lines.map((line) => JSON.parse(line)).filter((entry) => entry.event === event);
   }
@@ -59,7 +59,6 @@ export class Recording {
     return events[0];
   }
 
-  // Returns the client's messages.
   get sent() {
     return this.all('to_server').map((event) => JSON.parse(event.line));
   }
@@ -79,7 +78,7 @@ export class Recording {
     });
   }
 
-  // Returns the tools/call request with this script.
+  // Returns the `tools/call` request with this script.
   callWith(code) {
     const calls = this.sent.filter((message) => message.params?.arguments?.code === code);
     assert.ok(calls.length === 1, `${calls.length} calls with ${code} sent, expected one`);
@@ -87,7 +86,7 @@ export class Recording {
   }
 }
 
-// Returns the descendants of a process, as a map from PID to name, from /proc (Linux). Includes zombies.
+// Returns the descendants of a process from /proc, as a map from PID to name. Includes zombies.
 export function descendants(rootPid) {
   const names = new Map();
   const children = new Map();
@@ -98,7 +97,8 @@ export function descendants(rootPid) {
     } catch {
       continue; // The process has exited.
     }
-    // The line is "pid (name) state ppid …". The name may contain spaces and brackets, so the last bracket ends it.
+    // The line is "pid (name) state ppid …". The name may contain spaces and brackets, so only the last bracket ends
+    // it.
     const end = stat.lastIndexOf(')');
     const parentPid = Number(stat.slice(end + 2).split(' ')[1]);
     names.set(Number(entry), stat.slice(stat.indexOf('(') + 1, end));

@@ -1,4 +1,4 @@
-"""Reads recordings of recorder.py: the messages of one session, and the server's end."""
+"""Reads recordings of recorder.py: the messages of one session, and how the server ended."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ APPEAR_SECONDS_MAX = 10
 
 
 class Recording:
-    """The events of one server process. Every property reads the file again, because it may still grow."""
+    """The events of one server process. Every property reads the file again, because the file may still grow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
     async def of_session(cls, directory: Path) -> Recording:
-        """Returns the only recording in `directory` whose server is running. Other recordings may have ended, because a
-        client may first negotiate the protocol version with a separate process."""
-        # A stateless client counts as connected before its first message, so the server may not have started yet.
+        """Returns the only recording in `directory` whose server is running. Other recordings may have ended,
+        because a client may first negotiate the protocol version with a separate process."""
+        # A stateless client counts as connected before its first message. So the server may not have started yet.
         with anyio.fail_after(APPEAR_SECONDS_MAX):
             while True:
                 recordings = map(cls, directory.glob("*.jsonl"))
@@ -42,15 +42,14 @@ class Recording:
 
     @classmethod
     def all_in(cls, directory: Path) -> list[Recording]:
-        """Returns all recordings in `directory`."""
         recordings = list(map(cls, directory.glob("*.jsonl")))
         assert recordings, f"there is no recording in {directory.name}"
         return recordings
 
     async def is_whole(self) -> bool:
-        """Waits for the end of the session. Returns whether it was recorded, or False if the client killed the
-        recorder."""
-        # The recorder's last event comes up to some 0.3 s after the client has closed.
+        """Waits until the session has ended. Returns whether the recorder has recorded the end. Returns False if
+        the client killed the recorder."""
+        # The recorder writes its last event up to 0.3 s after the client has closed the connection.
         with anyio.fail_after(APPEAR_SECONDS_MAX):
             while is_running(self.recorder_pid) or is_running(self.server_pid):
                 if self.all("left_over"):
@@ -59,7 +58,7 @@ class Recording:
         return bool(self.all("left_over"))
 
     def all(self, event: str) -> list[dict[str, Any]]:
-        # The last line may be incomplete while the recorder runs. Complete lines end in "\n".
+        # While the recorder runs, the last line may be incomplete. Complete lines end in "\n".
         lines = self._path.read_text().split("\n")[:-1]
         return [e for e in map(json.loads, lines) if e["event"] == event]
 
@@ -78,12 +77,11 @@ class Recording:
 
     @property
     def sent(self) -> list[dict[str, Any]]:
-        """The client's messages."""
         return [json.loads(e["line"]) for e in self.all("to_server")]
 
     @property
     def received(self) -> list[dict[str, Any]]:
-        """The server's messages. Fails on a line that is not a JSON-RPC message."""
+        """Returns the server's messages. Fails on a line that is not a JSON-RPC message."""
         messages = []
         for event in self.all("to_client"):
             assert "unfinished" not in event, f"stdout ends inside a line: {event['line']!r}"
@@ -96,7 +94,7 @@ class Recording:
         return messages
 
     def call_with(self, code: str) -> dict[str, Any]:
-        """Returns the tools/call request with this script."""
+        """Returns the `tools/call` request with this script."""
         calls = [m for m in self.sent if m.get("params", {}).get("arguments", {}).get("code") == code]
         assert len(calls) == 1, f"{len(calls)} calls with {code!r} sent, expected one"
         return calls[0]

@@ -1,4 +1,4 @@
-// Prints one line for each check, and remembers whether one failed.
+// Prints one line for each check, and remembers whether a check failed.
 
 import assert from 'node:assert/strict';
 import { inspect, isDeepStrictEqual } from 'node:util';
@@ -12,8 +12,8 @@ export class Report {
     this.client = client;
   }
 
-  // Passes if `body` ends in time and without an exception. A failure does not stop the script, because later checks
-  // still give information.
+  // Passes if `body` ends in time and without an exception. After a failure, the script continues, because later
+  // checks are still useful.
   async check(title, body, secondsMax = CHECK_SECONDS_MAX) {
     let timer;
     const tooLate = new Promise((_, reject) => {
@@ -37,7 +37,7 @@ function reason(error) {
 }
 
 export function equal(what, actual, expected) {
-  // Without assert.deepEqual, because its message has a long difference of many lines.
+  // assert.deepEqual is not used, because its message shows a long difference.
   assert.ok(isDeepStrictEqual(actual, expected), `${what} is ${show(actual)}, expected ${show(expected)}`);
 }
 

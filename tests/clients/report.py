@@ -1,4 +1,4 @@
-"""Prints one line for each check, and remembers whether one failed."""
+"""Prints one line for each check, and remembers whether a check failed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Report:
 
     @asynccontextmanager
     async def check(self, title: str, seconds_max: float = CHECK_SECONDS_MAX) -> AsyncIterator[None]:
-        """Passes if the block ends in time and without an exception. A failure does not stop the script, because later
-        checks still give information."""
+        """Passes if the block ends in time and without an exception. After a failure, the script continues, because
+        later checks are still useful."""
         try:
             with anyio.fail_after(seconds_max):
                 yield
@@ -30,7 +30,7 @@ class Report:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the cause of a failure in one line, also if a task group wraps it."""
+    """Returns the cause of a failure in one line, even if a task group wraps it."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(map(reason, error.exceptions))
     text = " ".join(str(error).split())

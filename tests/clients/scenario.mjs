@@ -47,10 +47,10 @@ const data = (name) => JSON.parse(readFileSync(new URL(name, import.meta.url), '
 const CASES = data('cases.json');
 export const TOOLS = data('tools.json');
 
-// The client's timeout is over, and it sends a cancel notification.
+// The client's timeout has expired. The client sends a cancel notification.
 export class ClientTimedOut extends Error {}
 
-// Runs all checks, and ends the process. The script's arguments are the server binary and a folder for recordings.
+// Runs all checks, and exits. The script's arguments are the server binary and a folder for recordings.
 export async function run(client, protocolVersion, connect) {
   const report = new Report(client);
   const [binary, recordings] = process.argv.slice(2);
@@ -98,7 +98,7 @@ export async function run(client, protocolVersion, connect) {
   process.exit(report.failed ? 1 : 0);
 }
 
-// Checks the governed tools, with a token in the client's configuration and without one.
+// Checks the governed tools, with and without a token in the client's configuration.
 async function checkGoverned(report, connect, binary, recordings) {
   const folder = process.env.GOVERNED;
   const own = readFileSync(join(folder, 'token'), 'utf8').trim();
@@ -132,7 +132,6 @@ async function checkGoverned(report, connect, binary, recordings) {
   }
 }
 
-// Checks a plot, with an interpreter that has matplotlib.
 async function checkPicture(report, connect, binary, recordings) {
   const server = recordedServer(binary, join(recordings, 'picture'));
   server.env.QWED_MCP_PYTHON = process.env.GOVERNED_PYTHON;
@@ -154,7 +153,7 @@ async function checkPicture(report, connect, binary, recordings) {
   await checkClose(report, 'after a plot', server.recordings);
 }
 
-// Returns the rows of a PNG, each with a byte for its filter.
+// Returns the rows of a PNG. Each row begins with a byte for its filter.
 function pixelsOf(png) {
   const packed = [];
   for (let at = 8; at < png.length; at += 12 + png.readUInt32BE(at)) {
@@ -174,7 +173,7 @@ async function connected(connect, server, use) {
   }
 }
 
-// Returns how to start the server with the recorder, and the folder of the recordings.
+// Returns the command that starts the server with the recorder, and the folder of the recordings.
 function recordedServer(binary, recordings) {
   mkdirSync(recordings, { recursive: true });
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('QWED_')));
@@ -187,7 +186,7 @@ async function checkNegotiation(report, connection, recording, protocolVersion) 
     assert.ok(connection.serverName, 'the server has no name');
     const { length } = connection.instructions;
     assert.ok(0 < length && length < INSTRUCTIONS_CHARS_MAX, `instructions have ${length} characters`);
-    // Checks the messages too, because the SDK's report of the era could be wrong.
+    // Checks the messages too, because the SDK may report the wrong era.
     const methods = recording.sent.map((message) => message.method);
     equal('initialize sent', methods.includes('initialize'), protocolVersion !== STATELESS_VERSION);
   });
@@ -201,7 +200,7 @@ async function checkTools(report, connection) {
   });
 }
 
-// `expected` has the types of the properties, `required` and the annotations.
+// Checks a tool. `expected` has the types of the properties, `required` and the annotations.
 export function checkTool({ name, description, inputSchema, outputSchema, annotations }, expected) {
   assert.ok(description, `${name} has no description`);
   equal(`${name}: outputSchema`, outputSchema, undefined);
@@ -212,7 +211,7 @@ export function checkTool({ name, description, inputSchema, outputSchema, annota
   const types = Object.fromEntries(properties.map(([property, facts]) => [property, facts.type]));
   equal(`${name}: types of the properties`, types, expected.properties);
   for (const [property, facts] of properties) {
-    // An object lists an example of a property, because the Gemini API refuses an object without properties.
+    // An object has an example of a property, because the Gemini API refuses an object without properties.
     const ofObjects = facts.type === 'object' ? ['properties'] : [];
     noOtherKeys(`${name}.${property}`, facts, ['type', 'description', 'default', ...ofObjects]);
     assert.ok(facts.description, `${name}.${property} has no description`);
@@ -269,7 +268,6 @@ function checkMeta(meta, expected) {
   }
 }
 
-// Places a background job. Returns its id.
 async function placeJob(connection, code) {
   const reply = await connection.call('execute_python_code', { code, background: true });
   equal('number of text blocks', reply.texts.length, 1);
@@ -297,7 +295,7 @@ async function waitUntilRunning(connection, jobId) {
 async function checkBackgroundJob(report, connection) {
   await report.check('background job polled to success', async () => {
     const jobId = await placeJob(connection, BACKGROUND);
-    // The sleeping job must be seen running before it ends.
+    // The test must see the status "running" before the job ends.
     await waitUntilRunning(connection, jobId);
     let status;
     while ((status = await statusOf(connection, jobId)) === 'Status: running...') await sleep(50);
@@ -305,7 +303,8 @@ async function checkBackgroundJob(report, connection) {
   });
 }
 
-// The processes of a call are the descendants of the recorder that did not exist before the call.
+// Checks that the processes of a cancelled call end. These are the descendants of the recorder that did not exist
+// before the call.
 async function checkClientTimeout(report, connection, recording) {
   const recorderPid = recording.one('start').recorder_pid;
   await report.check("client timeout: the cancelled call's processes are gone within a second", async () => {
@@ -342,12 +341,12 @@ async function checkProgress(report, connection) {
     equal('texts', reply.texts, ['STDOUT:\nrested\n\nExecution completed successfully.']);
     assert.ok(seen.length >= 2, `progress notifications: ${show(seen)}`);
     assert.ok(seen.every((value, i) => i === 0 || seen[i - 1] < value), `progress does not rise: ${show(seen)}`);
-    // The pause leaves time for a surplus notification, which `checkWire` would find.
+    // During the pause, a surplus notification would arrive. `checkWire` would find it.
     await sleep(1200);
   });
 }
 
-// Checks the messages that the SDK hides.
+// Checks the messages that the SDK does not show.
 async function checkWire(report, recordings, protocolVersion) {
   await report.check('wire: every line on stdout is a JSON-RPC message', async () => {
     assert.ok((await Recording.ofClosedSession(recordings)).received.length > 0, 'nothing was received');
@@ -389,7 +388,7 @@ async function checkWire(report, recordings, protocolVersion) {
   }
 }
 
-// To negotiate the version, this SDK starts a separate server process and ends it with a signal.
+// This SDK starts a separate server process to negotiate the version, and ends it with a signal.
 async function checkProbe(report, recordings) {
   await report.check('the server of the version probe exits with 0 on SIGTERM', async () => {
     const probes = Recording.in(recordings).filter((r) => r.sent.some((m) => m.method === 'server/discover'));

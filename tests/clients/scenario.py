@@ -1,4 +1,4 @@
-"""The checks that every Python client runs against the server; each adapter drives one SDK."""
+"""The checks that every Python client runs against the server. Each adapter drives one SDK."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ JOB_PLACED = re.compile(
 
 
 class ClientTimedOut(Exception):
-    """The client's timeout is over, and it sends a cancel notification."""
+    """The client's timeout has expired. The client sends a cancel notification."""
 
 
 @dataclass
 class Reply:
-    """A tool result. `meta` is its `_meta`; each picture is its type and its bytes as base64."""
+    """The result of a tool. `meta` is its `_meta`. A picture is its MIME type and its bytes as base64."""
 
     is_error: bool
     texts: list[str]
@@ -71,7 +71,7 @@ class Connection(Protocol):
     instructions: str
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """Returns the tools with the field names of the messages."""
+        """Returns the tools with the field names of the protocol."""
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[list[str], str]:
         """Returns the names of all prompts, and the text of a prompt with these values."""
@@ -89,7 +89,7 @@ class Connection(Protocol):
 
 @dataclass
 class Server:
-    """How to start the server with the recorder, and the folder of the recordings."""
+    """The command that starts the server with the recorder, and the folder of the recordings."""
 
     command: str
     arguments: list[str]
@@ -107,8 +107,8 @@ Connect = Callable[[Server], AbstractAsyncContextManager[Connection]]
 
 
 async def run(client: str, protocol_version: str, connect: Connect) -> int:
-    """Runs all checks as `client`. Returns the exit code of the script. The script's arguments are the server binary
-    and a folder for recordings."""
+    """Runs all checks as `client`. Returns the exit code of the script. The script's arguments are the server
+    binary and a folder for recordings."""
     report = Report(client)
     binary, recordings = sys.argv[1], Path(sys.argv[2])
 
@@ -148,7 +148,7 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
 
 
 async def check_governed(report: Report, connect: Connect, binary: str, recordings: Path) -> None:
-    """Checks the governed tools, with a token in the client's configuration and without one."""
+    """Checks the governed tools, with and without a token in the client's configuration."""
     granted = (governed_folder() / "token").read_text().strip()
     for name, token in [("with a token", granted), ("without a token", "")]:
         server = Server.recorded(binary, recordings / f"governed-{name.replace(' ', '-')}")
@@ -185,7 +185,7 @@ async def check_picture(report: Report, connect: Connect, binary: str, recording
 
 
 def pixels_of(png: bytes) -> bytes:
-    """Returns the rows of a PNG, each with a byte for its filter."""
+    """Returns the rows of a PNG. Each row begins with a byte for its filter."""
     packed, at = b"", 8
     while at < len(png):
         length = int.from_bytes(png[at : at + 4], "big")
@@ -196,7 +196,7 @@ def pixels_of(png: bytes) -> bytes:
 
 
 def governed_folder() -> Path:
-    """Returns the folder in which `run` has created the policy, the token and the tests."""
+    """Returns the folder with the policy, the token and the tests, which `run` has created."""
     return Path(os.environ["GOVERNED"])
 
 
@@ -219,7 +219,7 @@ async def check_negotiation(
         assert 0 < len(connection.instructions) < INSTRUCTIONS_CHARS_MAX, (
             f"instructions have {len(connection.instructions)} characters"
         )
-        # Checks the messages too, because the SDK's report of the era could be wrong.
+        # Checks the messages too, because the SDK may report the wrong era.
         methods = [m["method"] for m in recording.sent]
         opening = "server/discover" if protocol_version == STATELESS_VERSION else "initialize"
         equal("first message", methods[0], opening)
@@ -235,7 +235,7 @@ async def check_tools(report: Report, connection: Connection) -> None:
 
 
 def check_tool(tool: dict[str, Any], expected: dict[str, Any]) -> None:
-    """`expected` has the types of the properties, `required` and the annotations."""
+    """Checks a tool. `expected` has the types of the properties, `required` and the annotations."""
     name, schema = tool["name"], tool["inputSchema"]
     assert tool.get("description"), f"{name} has no description"
     assert tool.get("outputSchema") is None, f"{name} declares an outputSchema"
@@ -246,7 +246,7 @@ def check_tool(tool: dict[str, Any], expected: dict[str, Any]) -> None:
     types = {p: facts.get("type") for p, facts in schema["properties"].items()}
     equal(f"{name}: types of the properties", types, expected["properties"])
     for property_name, facts in schema["properties"].items():
-        # An object lists an example of a property, because the Gemini API refuses an object without properties.
+        # An object has an example of a property, because the Gemini API refuses an object without properties.
         odd = facts.keys() - {"type", "description", "default"} - ({"properties"} if facts["type"] == "object" else set())
         assert not odd, f"{name}.{property_name}: unexpected keys in the schema: {sorted(odd)}"
         assert facts.get("description"), f"{name}.{property_name} has no description"
@@ -288,7 +288,6 @@ def check_meta(meta: dict[str, Any], case: dict[str, Any]) -> None:
 
 
 async def place_job(connection: Connection, code: str) -> str:
-    """Places a background job. Returns its id."""
     reply = await connection.call("execute_python_code", {"code": code, "background": True})
     equal("number of text blocks", len(reply.texts), 1)
     placed = JOB_PLACED.fullmatch(reply.texts[0])
@@ -312,7 +311,7 @@ async def wait_until_running(connection: Connection, job_id: str) -> None:
 async def check_background_job(report: Report, connection: Connection) -> None:
     async with report.check("background job polled to success"):
         job_id = await place_job(connection, BACKGROUND)
-        # The sleeping job must be seen running before it ends.
+        # The test must see the status "running" before the job ends.
         await wait_until_running(connection, job_id)
         while (status := await status_of(connection, job_id)) == "Status: running...":
             await anyio.sleep(0.05)
@@ -320,7 +319,8 @@ async def check_background_job(report: Report, connection: Connection) -> None:
 
 
 async def check_client_timeout(report: Report, connection: Connection, recording: Recording) -> None:
-    """Checks that the call's processes end: the descendants of the recorder that did not exist before the call."""
+    """Checks that the processes of a cancelled call end. These are the descendants of the recorder that did not
+    exist before the call."""
     recorder_pid = recording.recorder_pid
     async with report.check("client timeout: the cancelled call's processes are gone within a second"):
         before = descendants(recorder_pid)
@@ -358,12 +358,12 @@ async def check_progress(report: Report, connection: Connection) -> None:
         equal("texts", reply.texts, ["STDOUT:\nrested\n\nExecution completed successfully."])
         assert len(seen) >= 2, f"progress notifications: {seen}"
         assert all(a < b for a, b in zip(seen, seen[1:])), f"progress does not rise: {seen}"
-        # The pause leaves time for a surplus notification, which `check_wire` would find.
+        # During the pause, a surplus notification would arrive. `check_wire` would find it.
         await anyio.sleep(1.2)
 
 
 async def check_wire(report: Report, recordings: Path, protocol_version: str) -> None:
-    """Checks the messages that the SDK hides."""
+    """Checks the messages that the SDK does not show."""
     async with report.check("wire: every line on stdout is a JSON-RPC message"):
         assert (await Recording.of_closed_session(recordings)).received, "nothing was received"
 

@@ -1,7 +1,7 @@
-// `@modelcontextprotocol/client` 2.x against the server.
+// Tests `@modelcontextprotocol/client` 2.x against the server.
 //
-// The third argument chooses the era: `legacy`, the SDK's default (initialize), or `auto`, which asks `server/discover`
-// and must choose the stateless 2026-07-28.
+// The third argument chooses the era: `legacy`, the SDK's default (the method `initialize`), or `auto`. `auto` calls
+// `server/discover`, and must choose the stateless revision 2026-07-28.
 
 import { Client, SdkError, SdkErrorCode } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';

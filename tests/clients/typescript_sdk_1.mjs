@@ -1,4 +1,4 @@
-// `@modelcontextprotocol/sdk` 1.x, which most TypeScript hosts use, against the server (2025-11-25).
+// Tests `@modelcontextprotocol/sdk` 1.x, which most TypeScript hosts use, against the server (revision 2025-11-25).
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
@@ -9,7 +9,7 @@ import { ClientTimedOut, run } from './scenario.mjs';
 async function connect({ command, args, env }) {
   const client = new Client({ name: 'qwed-mcp-client-tests', version: '1.0.0' });
   const transport = new StdioClientTransport({ command, args, env });
-  // The SDK passes the negotiated version only to the transport.
+  // The SDK reports the negotiated version only to the transport.
   let protocolVersion;
   transport.setProtocolVersion = (version) => {
     protocolVersion = version;
@@ -37,8 +37,8 @@ async function connect({ command, args, env }) {
           meta: result._meta ?? {},
         };
       } catch (error) {
-        // The SDK itself has sent the cancel notification. Its code for a timeout equals the server's code for a
-        // missing token.
+        // The SDK itself has sent the cancel notification. The SDK's code for a timeout equals the server's code for
+        // a missing token.
         const timedOut = timeoutMs && error instanceof McpError && error.code === ErrorCode.RequestTimeout;
         throw timedOut ? new ClientTimedOut() : error;
       }

@@ -1,8 +1,9 @@
-"""The scripts that attack the limits of docs/LIMITS.md, as data.
+"""The scripts that attack the limits in docs/LIMITS.md.
 
-A script prints lines `holds WORKER UNIT NUMBER` for the resources that it has, of which the last one counts, and lines
-`refused ERROR` for refused requests. MiB are the kernel memory of these resources, estimated for Linux 6. Every script
-ends by itself after a time from the template, so that a missing limit costs seconds and not minutes.
+A script prints a line `holds WORKER UNIT NUMBER` whenever the amount of a resource grows. The last line of each
+worker and unit counts. For each refused request, it prints a line `refused ERROR`. MiB are the kernel memory of the
+resource, estimated for Linux 6. Each script ends by itself after a time in the template, so that a missing limit
+costs seconds instead of minutes.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def crowd(count, work):
 
 @dataclass(frozen=True)
 class Attack:
-    """A script, its sizes, and its expected results."""
+    """A script, its sizes, and the expected results."""
 
     name: str
     #: The name of the attacked limit.
@@ -72,13 +73,13 @@ class Attack:
     code: str
     sizes: dict[str, int] = field(default_factory=dict)
     smoke: dict[str, int] = field(default_factory=dict)
-    #: The most that the script may hold, by unit. Values are keys of `limits.bounds`, or numbers.
+    #: The maximum that the script may hold, by unit. Each value is a key of `limits.bounds`, or a number.
     most: dict[str, str] = field(default_factory=dict)
-    #: The least that the script must get, if the limit is also a promise to scripts.
+    #: The minimum that the script must get, by unit, if the limit is also a promise to scripts.
     least: dict[str, int] = field(default_factory=dict)
-    #: How much the machine's resident memory may grow, as a factor of the memory limit.
+    #: How much the machine's resident memory may grow, as a multiple of the memory limit.
     anonymous: float | None = None
-    #: The expected ends, as names of `limits.ENDS`. Empty if any is right.
+    #: The permitted ends of the run, as names in `limits.ENDS`. If empty, any end is permitted.
     ends: tuple[str, ...] = ()
     #: Whether only tier 3 has this limit.
     is_of_tier_3: bool = False

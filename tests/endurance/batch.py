@@ -4,18 +4,18 @@
     tests/endurance/batch.py BINARY [--lines 100000] [--kills 20] [--hostile 0.01] [--scripts FOLDER] [--workers N]
                                     [--seed N] [--smoke]
 
-Four parts, each of which prints its figures:
+Runs four parts. Each prints its figures:
 
-- whole: runs that many generated lines (arithmetic, standard input, tests, blocked, not understood) at once. Each line
-  must have the right answer. The memory of the command must not grow with the file: the maximum of the last quarter is
-  compared with that of the first quarter.
-- killed: runs a tenth of them, kills the command, its fork servers and its supervisors with SIGKILL at random moments,
-  and continues with --resume. Each line must be answered once. A line without the right answer must be an infra_error.
-- hostile: a share of the scripts loops, takes memory, forks, floods or crashes. Their statuses must be right. Prints the
-  p50 of the others, next to that of a batch without hostile scripts.
-- scripts: with --scripts, runs every .py file below a folder. Each must end with exit code 0 or be blocked.
+- whole: runs this many generated lines at once (arithmetic, standard input, tests, blocked, invalid). Each line must
+  have the right answer. The command's memory must not grow with the file, so the maximum of the last quarter is
+  compared with the first quarter.
+- killed: runs a tenth of the lines. Kills the command, its fork servers and its supervisors at random moments with
+  SIGKILL, and continues with --resume. Each line must be answered once, with the right answer or an infra_error.
+- hostile: some of the scripts loop, take memory, fork, flood or crash. Their statuses must be right. Prints the p50 of
+  the other scripts, next to the p50 of a batch without hostile scripts.
+- scripts: with --scripts, runs each .py file below a folder. Each must exit with 0 or be blocked.
 
-After each part, no process with the batch's mark may be alive and its temporary folder must be empty. --smoke takes
+After each part, no process with the batch's mark may be alive, and its temporary folder must be empty. --smoke takes
 about a minute. QWED_MCP_PYTHON names the interpreter (default: the one in `python` next to the build folder). The exit
 code is 1 if a check fails.
 """
@@ -45,7 +45,7 @@ def check(holds: bool, text: str) -> None:
 
 
 def generated(number: int, rng: random.Random) -> tuple[dict | str, str, bool | None]:
-    """Returns a line, and its expected status and verdict."""
+    """Returns a line of a batch, and its expected status and verdict."""
     a, b = rng.randrange(1000), rng.randrange(1000)
     kind = number % 20
     if kind == 0:
@@ -76,7 +76,7 @@ HOSTILE = [
 
 
 class Batch:
-    """A folder for a batch, and its command line."""
+    """A folder for a batch, and the command line of the batch."""
 
     def __init__(self, binary: Path, workers: int) -> None:
         self.binary, self.workers = binary, workers
@@ -175,7 +175,7 @@ def whole(options: argparse.Namespace, rng: random.Random) -> None:
     print(f"whole: {options.lines} lines, {dict(counts)}, {summary['scripts_per_second']:.0f} a second, "
           f"p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms; "
           f"memory of the command: {first / 1024:.1f} MiB at most in the first quarter, {last / 1024:.1f} in the last", flush=True)
-    # Adds the remembered ids, and room for the allocator.
+    # The memory of the batch may grow by its ids and by the overhead of the allocator.
     allowed = first + 40 * options.lines / 1024 + 8 * 1024
     check(last <= allowed, f"whole: memory grew from {first} to {last} KiB")
 
@@ -207,8 +207,8 @@ def killed(options: argparse.Namespace, rng: random.Random) -> None:
             check(code in (0, 1), f"killed: exit code {code}: {last_line}")
             break
     expected = {f"g{n}": (status, passed) for n, (_, status, passed) in enumerate(made)}
-    # A script that is killed from outside ends like a script that kills itself, which is not a fault of the sandbox.
-    # All other scripts have their verdicts.
+    # The test may kill a script. The result is the same as for a script that kills itself, so it is not an
+    # infra_error. All other scripts have their verdicts.
     lost = {result["id"] for result in batch.results() if result.get("exit_code") == -9}
     check(len(lost) <= 3 * kills["others"], f"killed: {len(lost)} scripts ended by SIGKILL")
     expected |= {id: ("failed", False) for id in lost}
@@ -234,7 +234,8 @@ def hostile(options: argparse.Namespace, rng: random.Random) -> None:
         code, last_line = end(batch.start("--analysis", "report"))
         results = batch.results()
         check(Counter(r["id"] for r in results) == Counter(list(expected)), f"hostile: {len(results)} answers")
-        # On a busy machine a loop may not get its CPU time. Then it is not judged, and its error reports that.
+        # On a busy machine, a loop may not get its CPU time. Then the script is not judged, and its error states
+        # this.
         starved = {r["id"] for r in results if r["status"] == "infra_error" and STARVED in r["error"]}
         for result in results:
             statuses = expected.get(result["id"], set())

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Tests control groups: the kernel bounds a run's memory even if its watch is stopped, and no group is left.
+"""Tests control groups: the kernel limits a run's memory even if the memory watch is stopped, and no group is left.
 
     tests/endurance/control_groups.py BINARY [--ends] [--user root|ordinary] [--environment DIR]
 
-With --ends, which needs groups but no controllers: with the sandbox off, on a kernel without Landlock's signal scope,
-daemons end with the control group of their run, and the group is removed.
+With --ends, tests only that daemons end with the control group of their run, and that the group is removed. The sandbox
+is off, and the kernel lacks Landlock's signal scope. This part needs groups, but no controllers.
 
-Otherwise, at each tier, with the real server and without the analysis:
+Otherwise, tests these points at each tier, with the real server and without the analysis:
 
-- `_meta` of a run has a control group as the bound of its memory
-- a script that takes more than its group allows, while its watch is stopped, is killed, and reported as out of memory.
-  Without groups (the control) the same script takes all of it
-- the processes of a fork bomb have ended one second after its reply
-- no group of a run is left after the server's end
-- if a group cannot be created, runs continue with the watch, and the log has an ERROR about it
+- `_meta` reports the control group as the limit of the run's memory
+- while the memory watch is stopped, a script that exceeds its group's limit is killed, and reported as out of memory.
+  Without groups (the control), the same script gets all the memory
+- one second after its reply, no process of a fork bomb exists
+- after the server's end, no group of a run is left
+- if a group cannot be created, runs continue with the memory watch, and the log has an ERROR
 
-Needs Linux, Python 3.11, a debug build, and a group where the memory and pids controllers of version 2 are delegated:
-as root without systemd and without another hierarchy, or in a service or scope of a user's systemd. Continuous
-integration is not known to have such a machine, so this part is run by hand in a virtual machine. The exit code is 1 if
-a check fails, 2 if the tests cannot run.
+Needs Linux, Python 3.11, a debug build, and a group with delegated memory and pids controllers of version 2. Such
+groups exist for root without systemd and without another hierarchy, or in a service or scope of a user's systemd.
+Continuous integration may lack such a machine, so this part is run by hand in a virtual machine. The exit code is 1 if
+a check fails, and 2 if the tests cannot run.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from harness import FORTY_TWO, Server, Tier, Unusable, User, Workspace
 
 MEMORY_MB = 256
 TIMEOUT_S = 90.0
-#: How much more a group may have than its run: files of the scratch folder, and shared memory.
+#: How much more memory a group may use than its run's limit, for the scratch folder and shared memory.
 FILES_MB = 192
-#: More than a group may have, and less than the script takes.
+#: More memory than a group may use, but less than the script tries to use.
 ALL_MB = 1.5 * (MEMORY_MB + FILES_MB)
-#: Pages that a warm interpreter had before it entered its group.
+#: Memory that a warm interpreter had before it entered its group, so the group does not count it.
 SHARED_MB = 64
 STOPPED_S = 10.0
 OUT_OF_MEMORY = "The memory limit of the sandbox ended it"
@@ -54,7 +54,7 @@ OLD_KERNEL = Tier(
     {"QWED_MCP_SANDBOX": "off", "QWED_MCP_TEST_KERNEL_LACKS": "landlock", "QWED_MCP_WARM": "off"},
 )
 
-#: Starts thirty daemons in separate sessions, whose parents have ended. Prints the control group.
+#: Starts thirty daemons in new sessions, whose parents have exited. Prints the control group.
 DAEMONS = """
 import os, time
 for _ in range(30):
@@ -67,7 +67,7 @@ for _ in range(30):
 print(open("/proc/self/cgroup").read())
 """
 
-#: Waits until the watch is stopped, then takes twice the group's memory.
+#: Waits until the memory watch is stopped. Then takes twice the group's memory.
 GREEDY = f"""
 import time
 time.sleep(3)
@@ -162,7 +162,7 @@ class Trial:
             reply = server.run("print(6*7)")
             if (reply.text, reply.execution["memory_bound"]) != (FORTY_TWO, "control group"):
                 wrong.append(f"a run is reported as {reply.text!r}, {reply.execution}")
-            # Twice, because the first run must not affect the second.
+            # The script runs twice, because the first run must not affect the second.
             for _ in range(2):
                 text, most = self.with_stopped_watch(server, GREEDY)
                 if OUT_OF_MEMORY not in text or most > MEMORY_MB + FILES_MB + SHARED_MB:
@@ -176,7 +176,7 @@ class Trial:
                 wrong.append(f"a script that kills itself ends as {text!r}")
             wrong += server.faults
             time.sleep(1)
-            # Each waiting warm interpreter has a group.
+            # Each idle warm interpreter has a group.
             if len(left := groups_of_runs()) > 3 * tier.is_warm:
                 wrong.append(f"groups are left: {left}")
             place = place_of(server)
@@ -194,19 +194,19 @@ class Trial:
         return wrong
 
     def with_stopped_watch(self, server: Server, code: str) -> tuple[str, int]:
-        """Runs a script, and stops its watch while it takes memory. Returns the reply, and the most MiB that one
-        process had."""
+        """Runs a script, and stops the memory watch while the script takes memory. Returns the reply, and the most
+        MiB that one process had."""
         number = server.begin_run(code)
         time.sleep(1.5)
-        # The server itself watches warm runs.
+        # The server itself watches warm runs. A supervisor watches a cold run.
         watchers = [server.process.pid] if server.tier.is_warm else supervisors(server)
         began, most = time.monotonic(), 0
         while time.monotonic() - began < STOPPED_S:
-            # Repeated, because the server sends SIGCONT to a stopped supervisor.
+            # The signal is repeated, because the server sends SIGCONT to a stopped supervisor.
             harness.send(watchers, signal.SIGSTOP)
             now = most_resident_mib(self.workspace)
             if now > most:
-                # Waits as long as the script's memory grows, however slowly.
+                # The script may be slow, so wait as long as its memory grows.
                 most, began = now, time.monotonic()
             if most > ALL_MB or now < most / 2:
                 break
@@ -219,12 +219,12 @@ class Trial:
         at_rest = len(self.workspace.alive())
         server.run(BOMB, TIMEOUT_S + 30)
         time.sleep(1)
-        # A warm server may be starting one or two spares. A bomb has 60 processes.
+        # A warm server may be starting one or two spare interpreters. A bomb has 60 processes.
         more = len(self.workspace.alive()) - at_rest
         return [f"{more} processes of a bomb are left"] if more > 4 * server.tier.is_warm else []
 
     def without_controller(self) -> list[str]:
-        """Removes the memory controller of a running server."""
+        """Takes the memory controller away from a running server."""
         wrong = []
         with self.server(harness.TIERS["T3"]) as server:
             server.wait_until_ready()
@@ -240,7 +240,7 @@ class Trial:
         return wrong
 
     def below_small_group(self) -> list[str]:
-        """If a parent group's limit kills a script, that is not reported as the run's limit."""
+        """If the limit of a parent group kills a script, the result must not blame the run's limit."""
         wrong = []
         with self.server(harness.TIERS["T3"], QWED_MCP_MEMORY_MB="1024") as server:
             server.wait_until_ready()

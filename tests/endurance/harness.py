@@ -1,8 +1,8 @@
-"""Starts and calls servers for the endurance scripts, and finds the processes and files that they leave.
+"""Starts and calls servers for the endurance scripts. Finds the processes and files that the servers leave.
 
-Uses the real binary over stdio, as an MCP client does, and /proc for processes, mounts, descriptors and memory. Linux,
-Python 3.11, standard library only. The binary must be a debug build, because only debug builds can skip the analysis
-and choose a tier.
+Uses the real binary over stdio, as an MCP client does. Uses /proc for processes, mounts, file descriptors and
+memory. Needs Linux and Python 3.11, and only the standard library. The binary must be a debug build, because only
+debug builds can skip the analysis and choose a tier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EXECUTION = "qwed.ai/execution"
-#: The ordinary user, if the script is started as root. No other user of the machine has this UID.
+#: The UID of the ordinary user, if root starts the script. No other user of the machine has this UID.
 ORDINARY_USER = 24704
 FORTY_TWO = "STDOUT:\n42\n\nExecution completed successfully."
 
@@ -38,7 +38,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Unusable(Exception):
-    """Raised if nothing can be measured, because the machine or the binary lacks a requirement."""
+    """Nothing can be measured, because the machine or the binary lacks a requirement."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class User:
     """A user that runs a server."""
 
     name: str
-    #: The UID. None: the user of the endurance script.
+    #: The UID, or None for the user of the endurance script.
     number: int | None
 
 
 def known_users() -> dict[str, User]:
-    """Returns the users that can run servers: root and an ordinary user if the script runs as root, otherwise its own
-    user."""
+    """Returns the users that can run servers. These are root and an ordinary user if root runs the script,
+    otherwise the current user."""
     if os.geteuid() == 0:
         return {"root": User("root", None), "ordinary": User("ordinary", ORDINARY_USER)}
     return {"ordinary": User("ordinary", None)}
@@ -93,7 +93,7 @@ def known_users() -> dict[str, User]:
 
 @dataclass(frozen=True)
 class Process:
-    """A process in /proc."""
+    """A process, as /proc shows it."""
 
     parent: int
     state: str
@@ -108,7 +108,7 @@ def all_processes() -> dict[int, Process]:
             text = Path("/proc", name, "stat").read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # The line is "pid (name) state ppid …". The name may contain brackets, so the last bracket ends it.
+        # The line is "pid (name) state ppid …". The name may contain brackets, so only the last bracket ends it.
         state, parent = text.rpartition(")")[2].split()[:2]
         found[int(name)] = Process(int(parent), state)
     return found
@@ -134,7 +134,7 @@ def mounts() -> set[str]:
 
 
 def meminfo() -> dict[str, int]:
-    """Reads /proc/meminfo, in MiB."""
+    """Returns the values of /proc/meminfo, in MiB."""
     rows = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -143,13 +143,13 @@ def meminfo() -> dict[str, int]:
 
 
 def becomes_subreaper() -> None:
-    """Makes this process adopt orphaned descendants, so that none can escape."""
+    """Makes this process adopt orphaned descendants, so that it can find all of them."""
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise Unusable("this process cannot become a subreaper")
 
 
 def eventually(limit_s: float, condition) -> float | None:
-    """Returns the seconds until `condition` held, or None if it did not within the limit."""
+    """Waits until `condition` holds. Returns the seconds, or None after the limit."""
     began = time.monotonic()
     while True:
         if condition():
@@ -161,7 +161,7 @@ def eventually(limit_s: float, condition) -> float | None:
 
 @contextlib.contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Makes SIGTERM unwind the stack, as Ctrl-C does, so that everything is cleaned up."""
+    """Makes SIGTERM raise an exception, as Ctrl-C does, so that context managers clean up."""
 
     def unwind(*_: object) -> None:
         raise KeyboardInterrupt
@@ -173,12 +173,12 @@ def ended_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# ---- what servers are started from, and what they leave
+# ---- programs of servers, and their remains
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python for scripts, and the folder of its packages."""
+    """The Python interpreter for scripts, and the folder of its packages."""
 
     python: Path
     packages: Path | None
@@ -186,7 +186,7 @@ class Interpreter:
 
 
 def find_interpreter(binary: Path, environment: Path | None) -> Interpreter:
-    """Finds a Python that every user can start, with the packages of `environment` if there are any."""
+    """Finds a Python that every user can start, with the packages of `environment` if they exist."""
     environment = environment or binary.resolve().parent.parent / "python"
     candidates = [environment / "bin/python", Path("/usr/bin/python3"), Path(sys.executable)]
     python = next((path for path in candidates if _is_public(path)), None)
@@ -211,11 +211,11 @@ def _is_public(path: Path) -> bool:
 
 
 class Workspace:
-    """A folder with the binary and the temporary folders of all servers of one endurance script.
+    """A folder with the binary and with the temporary folders of all servers of one endurance script.
 
-    Finds the processes of this test by three marks: as a descendant of this process (which is a subreaper), by its
-    program, which is a copy in this folder, or by its PATH, which names the server's folder. So it never counts
-    processes that others start from the same binary or as the same user.
+    Finds the processes of this test in three ways: as descendants of this process (a subreaper), by their program
+    (a copy in this folder), or by their PATH (it contains the server's folder). So it never counts processes that
+    others start from the same binary or as the same user.
     """
 
     def __init__(self, binary: Path) -> None:
@@ -246,13 +246,13 @@ class Workspace:
         return folder
 
     def alive(self) -> set[int]:
-        """Returns the PIDs of this test's processes, except this process, the servers, removers and zombies."""
+        """Returns the PIDs of this test's processes, except for this process, the servers, removers and zombies."""
         found = self._processes() - self.removers()
-        # A remover that ends between the two lists is in the first one only.
+        # A remover that exits between the two listings is not in the second listing.
         return found and found & (self._processes() - self.removers())
 
     def removers(self) -> set[int]:
-        """Returns supervisors that are still removing the folder of a run that has ended, which may take long."""
+        """Returns the PIDs of supervisors that only remove the folder of a run that has ended. This may take long."""
         processes = all_processes()
         parents = {process.parent for process in processes.values() if process.state not in "ZX"}
         return {pid for pid in self._processes() if pid not in parents and _is_remover(pid)}
@@ -267,8 +267,8 @@ class Workspace:
     def clear(self) -> int:
         """Kills all processes that are left, even if they fork. Returns their number at the start.
 
-        Stops them first, because stopped processes still count towards their user's limit, so that a fork bomb cannot
-        fork. To kill them at once would make room for the next fork.
+        Stops all processes before it kills them. Stopped processes count towards their user's limit, so a fork bomb
+        cannot fork. If they were killed one by one, each kill would allow another fork.
         """
         found = len(self._processes())
         for _ in range(300):
@@ -295,7 +295,7 @@ class Workspace:
             return False
 
     def _reap(self, processes: dict[int, Process]) -> None:
-        """Reaps processes that this process has adopted from a server that ended."""
+        """Reaps zombies that this process has adopted from a server that has exited."""
         for pid, process in processes.items():
             if process.parent == os.getpid() and process.state == "Z" and pid not in self.children:
                 with contextlib.suppress(ChildProcessError):
@@ -310,7 +310,7 @@ def _is_remover(pid: int) -> bool:
 
 
 def send(pids, number: signal.Signals) -> None:
-    """Sends a signal to the processes that still exist."""
+    """Sends a signal to each process that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -321,14 +321,14 @@ def send(pids, number: signal.Signals) -> None:
 
 @dataclass
 class Reply:
-    """The reply to a request, and the time at which it came."""
+    """A reply to a request, and the time of its arrival."""
 
     message: dict
     at: float
 
     @property
     def text(self) -> str:
-        """Returns all text of a result, or the error."""
+        """Returns all texts of a result, or the error."""
         if "error" in self.message:
             return "error {code}: {message}".format(**self.message["error"])
         return "\n".join(block.get("text", "") for block in self.message["result"].get("content", []))
@@ -340,7 +340,7 @@ class Reply:
 
 @dataclass
 class Silence:
-    """The longest time that a server took to answer `ping`, and the time of the pending ping."""
+    """The longest duration of a `ping`, and the start time of the pending `ping`."""
 
     worst_s: float = 0.0
     asked: dict[str, float] = field(default_factory=dict)
@@ -356,8 +356,8 @@ class Silence:
 
 
 def pipe_of(user: User) -> tuple[int, int]:
-    """Creates a pipe that belongs to the user, as the pipes of a client with this user do. The server opens its pipes
-    again, and would wait for threads that read and write if it may not."""
+    """Creates a pipe that belongs to the user, like the pipes of a client with this user. The server opens its
+    pipes again. If it may not, it needs extra threads that read and write."""
     ends = os.pipe()
     if user.number is not None:
         os.fchown(ends[0], user.number, user.number)
@@ -365,7 +365,7 @@ def pipe_of(user: User) -> tuple[int, int]:
 
 
 class Server:
-    """A running server and its connection, with constant pings."""
+    """A running server and its connection. A thread sends pings constantly."""
 
     def __init__(
         self,
@@ -377,9 +377,9 @@ class Server:
         folder: Path,
     ) -> None:
         self.workspace, self.tier = workspace, tier
-        #: The TMPDIR of the server, which also marks its processes.
+        #: The server's TMPDIR. Its path also marks the server's processes.
         self.folder = folder
-        #: Violations of the protocol: lines that are not JSON, answers without a request.
+        #: Violations of the protocol: lines that are not JSON, and replies without a request.
         self.faults: list[str] = []
         self.log: collections.deque[str] = collections.deque(maxlen=LOG_LINES_MAX)
         self.silence = Silence()
@@ -401,8 +401,8 @@ class Server:
             **variables,
         }
         identity = {} if user.number is None else {"user": user.number, "group": user.number, "extra_groups": []}
-        # A session of its own, because the thread that sends pings has a high priority. On kernels that are fair between
-        # sessions, it would leave the server less of the other processors.
+        # The server gets its own session, because the thread that sends pings has a high priority. On kernels that
+        # share the processors fairly among sessions, the thread would leave less for the server.
         self.process = subprocess.Popen(
             [workspace.program], env=environment, cwd="/", **identity, start_new_session=True,
             stdin=(stdin := pipe_of(user))[0], stdout=(stdout := pipe_of(user))[1], stderr=subprocess.PIPE,
@@ -438,7 +438,7 @@ class Server:
         return number
 
     def take(self, number: int) -> Reply | None:
-        """Returns the reply to a request once, or None if it has not come."""
+        """Returns the reply to a request once, or None if it has not arrived."""
         with self._changed:
             return self._replies.pop(number, None)
 
@@ -468,7 +468,7 @@ class Server:
         self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
 
     def wait_until_ready(self) -> None:
-        """Waits until runs have the expected sandbox and, if the tier asks for it, are warm."""
+        """Waits until runs have the expected sandbox, and are warm if the tier requires it."""
         ready = time.monotonic() + WARM_TIMEOUT_S
         while time.monotonic() < ready:
             reply = self.run("print(6*7)", timeout_s=WARM_TIMEOUT_S)
@@ -482,7 +482,7 @@ class Server:
         said = reply.text if reply else "nothing"
         raise Unusable(f"the server is not ready for {self.tier.name}: {said!r}; the log ends: {self.log_end()}")
 
-    # -- what it holds
+    # -- resources
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -501,10 +501,10 @@ class Server:
     def log_end(self) -> str:
         return " | ".join(list(self.log)[-4:])
 
-    # -- its end
+    # -- shutdown
 
     def close(self, timeout_s: float = 15.0) -> int | None:
-        """Closes the connection. Returns the exit code, or None if the server did not exit."""
+        """Closes the connection. Returns the exit code, or None if the server did not exit in time."""
         self._is_over.set()
         with self._writes, contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -517,14 +517,14 @@ class Server:
         self._is_over.set()
         self.process.kill()
         self.process.wait()
-        # From now on, the PID may belong to another process.
+        # The PID may now be reused by another process.
         self.workspace.children.discard(self.process.pid)
 
     # -- threads
 
     def _send(self, message: dict) -> None:
         line = json.dumps(message).encode() + b"\n"
-        # Ignores a server that has exited or whose connection is closed. The missing reply is noticed later.
+        # The server may have exited, or its connection may be closed. The missing reply is noticed later.
         with self._writes, contextlib.suppress(BrokenPipeError, ValueError):
             self.process.stdin.write(line)
             self.process.stdin.flush()
@@ -557,12 +557,12 @@ class Server:
             self.log.append(line.decode(errors="replace").rstrip())
 
     def _ping(self) -> None:
-        # With high priority, so that the time that this process waits for a processor is not measured.
+        # A high priority keeps this thread from waiting for a processor, which would count as the server's delay.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
         count = 0
         while not self._is_over.is_set():
-            # One at a time, because more would measure the queue.
+            # Only one ping is pending at a time, because more would measure the queue.
             if not self.silence.asked:
                 count += 1
                 name = f"ping-{count}"
@@ -576,7 +576,7 @@ class Server:
 
 @contextlib.contextmanager
 def busy_processors(workspace: Workspace, count: int) -> Iterator[None]:
-    """Keeps processors busy at nice 10, and ends with this process."""
+    """Keeps processors busy at nice 10. The load ends with this process."""
     code = f"import os\nos.nice(10)\nwhile os.getppid() == {os.getpid()}:\n    for _ in range(10**6): pass"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
     workspace.children.update(process.pid for process in started)

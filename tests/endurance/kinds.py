@@ -1,4 +1,4 @@
-"""The scripts of the soak, as data: each kind, and its allowed answers."""
+"""The kinds of scripts in the soak test, each with its permitted replies."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BY_SIGNAL = r"Execution failed with return code -\d+"
 BY_MEMORY = r"The memory limit of the sandbox ended it|MemoryError"
 BY_OUTPUT = r"OUTPUT TRUNCATED DUE TO 1MB SIZE CAP"
 
-# If nothing limits the processes of a script, a bomb limits itself. Root is not limited, so
-# the bomb changes its user first. It forks again if one of its processes is killed, as every bomb does.
+# If the kernel does not limit the processes of a script, the bomb limits itself. The limit does not apply to root, so
+# the bomb changes its user first. Like every bomb, it forks again if one of its processes is killed.
 BOUND = """
 import os, resource
 if os.geteuid() == 0:
@@ -27,7 +27,7 @@ resource.setrlimit(resource.RLIMIT_NPROC, (200, 200))
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of script, and its allowed answers. A timeout is always allowed."""
+    """A kind of script, and its permitted replies. A timeout is always permitted."""
 
     name: str
     code: str

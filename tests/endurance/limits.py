@@ -5,21 +5,22 @@
                                      [--environment DIR] [--list]
 
 Runs each attack of `attacks.py` in the real server, without the analysis. Prints a line for each: its end, its
-duration, the script's own counts, the largest changes of /proc/meminfo (MiB, for the whole machine, sampled every 20
-ms), the longest delay of a `ping`, the longest delay of a 20 ms sleep in this process (as a measure of how busy the
-machine was), and whether the documented limits hold:
+duration, the script's own counts, and the largest changes of /proc/meminfo (in MiB, for the whole machine, every 20
+ms). The line also has the longest delay of a `ping`, the longest delay of a 20 ms sleep in this process (which shows
+how busy the machine was), and whether the documented limits hold:
 
-- the script's counts are within the limit, or within 1.5 times the memory limit for memory
-- the machine lost at most 1.5 times the memory limit; resident memory exceeds the limit by at most a tenth with a slow
-  watch
-- it ended as expected, and a reply is not an execution error
+- the script's counts are within the limit; for memory, within 1.5 times the limit
+- the machine lost at most 1.5 times the memory limit. With a slow memory watch, resident memory exceeds the limit by
+  at most a tenth
+- the run ended as expected, and a reply is not an execution error
 - the next call is right, and no process is left one second after the reply
-- with --strict, for an idle machine: each `ping` was answered within 50 ms, and the reply came in time
+- with --strict, for an idle machine: each `ping` was answered within 50 ms, and the reply arrived in time
 
---smoke takes less than a minute: small sizes, a quarter of the memory, and warm interpreters only for the slow watch.
-It checks ends, refusals and the script's counts unless those depend on time, but neither durations nor the machine's
-memory. An attack is stopped, and has failed, if the machine has lost 4 GiB, or has less than 6 GiB available (on a
-small machine: half of its memory). Linux, Python 3.11, a debug build. The exit code is 1 if a limit does not hold.
+--smoke takes less than a minute. It uses small sizes, a quarter of the memory, and warm interpreters only for the slow
+watch. It checks ends, refusals, and the script's counts unless they depend on time, but neither durations nor the
+machine's memory. If the machine has lost 4 GiB, or has less than 6 GiB available (on a small machine, half of its
+memory), the attack is stopped and has failed. Linux, Python 3.11, a debug build. The exit code is 1 if a limit does not
+hold.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ SMOKE_MEMORY_MB = 256
 SMOKE_TIMEOUT_S = 4.0
 #: How much the CPU time limit exceeds the longest duration of a run.
 PROCESSOR_SLACK_S = 5
-#: The kernel checks CPU time only at intervals, so a script may exceed the limit by this much.
+#: The kernel checks CPU time at intervals, so a script may exceed the limit by this much.
 PROCESSOR_GRACE_S = 1
 BACKGROUND_TIMEOUT_S = 120
 
 SAMPLE_EVERY_S = 0.02
-#: This much memory must stay available for other programs; on a small machine, half of what was available.
+#: This much memory must stay available for other programs. On a small machine, it is half of the available memory.
 AVAILABLE_MIB_MIN = 6 * 1024
-#: At this loss the attack has succeeded, so it is stopped.
+#: If the machine has lost this much memory, the attack has succeeded and is stopped.
 LOST_MIB_MAX = 4 * 1024
 MACHINE_MAX = 1.5
 PING_MAX_S = 0.05
@@ -69,8 +70,8 @@ ENDS = [
 
 
 def bounds(tier: Tier, memory_mb: int, timeout_s: float) -> dict[str, float]:
-    """Returns the values of the limits that have names in docs/LIMITS.md."""
-    # A warm interpreter starts before its run is known, so it has the limit of the longest possible run.
+    """Returns the values of the limits that docs/LIMITS.md names."""
+    # A warm interpreter starts before its run is known. So its limit is that for the longest possible run.
     run_s = max(timeout_s, BACKGROUND_TIMEOUT_S) if tier.is_warm else timeout_s
     return {
         "1.5 of memory": 1.5 * memory_mb,
@@ -91,7 +92,7 @@ def how_it_ended(reply: Reply | None) -> str:
 
 
 class Sampler:
-    """The worst values of the machine's memory since the start."""
+    """The extreme values of the machine's memory since the start of the measurement."""
 
     WATCHED = ("AnonPages", "Slab", "PageTables", "Shmem")
 
@@ -99,7 +100,7 @@ class Sampler:
         self.lost = 0
         self.grown = dict.fromkeys(self.WATCHED, 0)
         self.stall_s = 0.0
-        #: Set if the attack must be stopped, to protect the machine.
+        #: Set if the attack must be stopped to protect the machine.
         self.is_enough = threading.Event()
         self._before = harness.meminfo()
         self._floor = min(AVAILABLE_MIB_MIN, self._before["MemAvailable"] // 2)
@@ -129,7 +130,7 @@ class Sampler:
 
 @dataclass
 class Measured:
-    """The results of an attack."""
+    """The results of one attack."""
 
     attack: Attack
     tier: Tier
@@ -152,7 +153,7 @@ class Measured:
 
 
 def read_holdings(text: str) -> tuple[dict[str, float], dict[str, int], Counter]:
-    """Sums the script's counts over its workers. The last count of each worker is used."""
+    """Sums a script's counts over its workers. Only the last count of each worker is used."""
     last: dict[tuple[str, str], float] = {}
     refused: Counter = Counter()
     for line in text.splitlines():
@@ -225,7 +226,7 @@ class Measurement:
         self.workspace.clear()
 
     def follow(self, server: Server, number: int, sampler: Sampler) -> Reply | None:
-        """Waits for the reply. Cancels the attack if that is needed to protect the machine."""
+        """Waits for the reply. Cancels the attack if the machine loses too much memory."""
         last = time.monotonic() + self.timeout_s + ANSWER_SLACK_S
         while time.monotonic() < last:
             reply = server.wait(number, timeout_s=0.02)
@@ -239,7 +240,8 @@ class Measurement:
     def judge(self, measured: Measured, reply: Reply | None) -> None:
         attack, problems = measured.attack, measured.problems
         numbers = bounds(self.tier, self.memory_mb, self.timeout_s)
-        # How much becomes resident between two samples of the watch depends on the scheduler of a busy machine.
+        # On a busy machine, the scheduler decides how much memory a script takes between two samples of the memory
+        # watch.
         goes_by_time = attack.ends == ("memory",)
         counted = {} if self.is_smoke and goes_by_time else attack.most
         for unit, most in counted.items():
@@ -250,7 +252,7 @@ class Measurement:
             if measured.holds.get(unit, 0) < least:
                 problems.append(f"{measured.holds.get(unit, 0):g} {unit}, at least {least} are promised")
         known = [end for end, _ in ENDS]
-        # A refused attack may have any of the known ends.
+        # If a request of the attack was refused, the run may end in any known way.
         if measured.end not in known or (attack.ends and measured.end not in attack.ends and not measured.refused):
             problems.append(f"ended by {measured.end}")
         if reply is not None and reply.execution.get("sandbox") != self.tier.sandbox:
@@ -268,9 +270,9 @@ class Measurement:
             problems.append(f"answered after {measured.took_s:.1f} s")
 
     def judge_after(self, measured: Measured, server: Server) -> None:
-        """Checks the state after the attack. Replaces the server if a check has failed."""
+        """Checks the server and the processes after the attack. Replaces the server if a check has failed."""
         if measured.end == "stopped by us":
-            # Without a reply, the run may still be ending.
+            # This attack has no reply, so its processes may still be ending.
             time.sleep(2.0)
         took = harness.eventually(GONE_S, lambda: len(self.workspace.alive()) <= self.resting)
         if took is None:
@@ -288,7 +290,7 @@ class Measurement:
             measured.problems.append(fault)
         server.faults.clear()
         if measured.problems:
-            # A damaged server must not affect the next attack.
+            # A server with a failed check must not affect the next attack.
             self.drop_server()
 
 

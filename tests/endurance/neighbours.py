@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
-"""Runs sixty hostile scripts of twelve kinds at once, and measures the server's delays and the verdicts on honest
-scripts.
+"""Runs sixty hostile scripts of twelve kinds at once. Measures the server's delays and the verdicts on honest scripts.
 
     tests/endurance/neighbours.py BINARY [--seconds 60] [--runs 60] [--honest 500] [--tiers T3-warm,T3,T2]
                                   [--users root] [--environment DIR]
 
 For each tier and user:
 
-- a server with that many turns gets 60 hostile calls, each of which is repeated when it ends, for --seconds. Meanwhile
-  it gets fifty `ping` requests a second
-- a batch gets 60 hostile lines and 500 honest lines, each with an expected output, and has one worker more than hostile
-  lines. The honest scripts compute, fill a pipe, or start threads and processes. They need a fraction of a second, and
-  may take 60 s
+- a server with sixty turns gets sixty hostile calls for --seconds. A call that ends is sent again. Meanwhile the server
+  gets fifty `ping` requests per second
+- a batch gets 60 hostile lines and 500 honest lines with an expected output. It has one worker more than hostile lines.
+  The honest scripts compute, fill a pipe, or start threads and processes. They need a fraction of a second, and may
+  take 60 s
 
-Prints the longest `ping` (100 ms are promised on an idle machine), the honest lines with a wrong verdict (`passed` is
-false; none may be), the honest lines without a verdict (`infra_error`), and the processes, files and mounts that are
-left. The exit code is 1 if a ping took longer than --ping-ms, a verdict was wrong, or something is left.
+Prints the longest `ping` (the documents promise 100 ms on an idle machine). Prints the honest lines with a wrong
+verdict (`passed` is false; none is allowed), the honest lines without a verdict (`infra_error`), and the processes,
+files and mounts that are left. The exit code is 1 if a ping took longer than --ping-ms, a verdict was wrong, or
+something is left.
 
 Needs Linux, Python 3.11 and a build with debug assertions. As root, the process that sends pings has a high priority,
-so that it does not wait for a processor itself. An unoptimised build takes twenty times as long for large answers. So
-measure the promise with `CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo build --release --target-dir
-target/asserting`.
+so that it does not wait for a processor. In an unoptimised build, large answers take twenty times as long. So measure
+the promise with `CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo build --release --target-dir target/asserting`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from harness import Interpreter, Server, Tier, Unusable, User, Workspace
 
 #: How long killed processes may exist, on a machine with sixty fork bombs.
 GONE_S = 10.0
-#: How long supervisors may take to remove folders with thousands of files. Their priority is low too.
+#: How long supervisors may take to remove folders with thousands of files. Supervisors have a low priority.
 REMOVED_S = 60.0
 HONEST_TIMEOUT_S = 60
 
@@ -97,12 +96,12 @@ HONEST = {
 
 
 def hostile_of(tier: Tier) -> dict[str, str]:
-    """Returns the kinds for a tier. Below tier 3, a script cannot start processes."""
+    """Returns the kinds of scripts for a tier. Below tier 3, a script cannot start processes."""
     return {**FORKS, **ALONE} if tier.sandbox == "T3" else ALONE
 
 
 def named(pid: int) -> str:
-    """Returns the command and the state of a process."""
+    """Returns the command line and the state of a process."""
     with contextlib.suppress(OSError):
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
@@ -158,10 +157,10 @@ class Trial:
         return longest_ms, count, self.left(folder)
 
     def batch(self) -> tuple[list[dict], int, int, list[str]]:
-        """Returns the honest lines with a wrong verdict, the number of honest lines without a verdict, the number of
-        all honest lines, and the processes, files and mounts that are left."""
+        """Returns the honest lines with a wrong verdict, the number of honest lines without a verdict, the number
+        of all honest lines, and the processes, files and mounts that are left."""
         hostile = itertools.cycle(hostile_of(self.tier).values())
-        # The hostile lines run until the last honest line has its answer.
+        # The hostile lines must run until the last honest line is answered.
         limit_s = 600
         lines = [{"id": f"hostile{n}", "code": next(hostile), "timeout": limit_s} for n in range(self.given.runs)]
         honest = itertools.cycle(HONEST.items())
@@ -215,7 +214,7 @@ class Trial:
         """Returns the processes, files and mounts that a server or a batch has left."""
         harness.eventually(GONE_S, lambda: not self.workspace.alive())
         harness.eventually(REMOVED_S, lambda: not os.listdir(folder))
-        # A supervisor that has just removed a folder is still ending.
+        # A supervisor that has just removed a folder may not have exited yet.
         harness.eventually(GONE_S, lambda: not self.workspace.alive())
         found = []
         if alive := self.workspace.alive():

@@ -3,15 +3,15 @@
 
     tests/endurance/replicas.py BINARY [--jobs 5000] [--pause 4] [--seed N] [--smoke]
 
-Uses three replicas of the real program and one real PostgreSQL. Has two parts, each of which prints its figures:
+Uses three replicas of the real program and one real PostgreSQL. Runs two parts. Each prints its figures:
 
-- cancelled: jobs that run for a minute are cancelled through another replica than the one that runs them. The process
-  of each must have ended within 200 ms.
-- killed: three users place that many jobs, while replicas and the database are killed with SIGKILL at random moments
-  (about every --pause seconds) and started again. Each placed job ends in one of three ways: with its own result, as
-  cancelled if its user cancelled it, or as failed because its worker was lost. All replicas report the same status,
-  which never changes, and other users get none. No script runs to its end twice, and a script with a result ran to its
-  end once (by the logs of all replicas). No job waits or runs for ever in the database.
+- cancelled: jobs run for a minute on one replica, and are cancelled through another. The process of each must have
+  ended within 200 ms.
+- killed: three users place this many jobs. Meanwhile replicas and the database are killed with SIGKILL at random
+  moments (about every --pause seconds) and started again. Each placed job must end with its own result, as cancelled
+  by its user, or as failed because its worker was lost. All replicas must report the same status, which never changes.
+  Other users must not get it. By the logs of all replicas, no script runs to its end twice, and each script with a
+  result ran to its end once. No job may wait or run for ever in the database.
 
 --smoke takes about a minute. QWED_MCP_PYTHON names the interpreter (default: the one in `python` next to the build
 folder, or the system's). The exit code is 1 if a check fails.
@@ -94,10 +94,10 @@ def threads_below(team: Team) -> dict[int, int]:
 
 
 def cancelled(team: Team, count: int) -> None:
-    """Cancels jobs through each replica, and waits until their processes have ended."""
+    """Cancels jobs through each replica. Waits until their processes have ended."""
     client, took = Client(team.tokens["ann"]), []
     ports = [replica.port for replica in team.replicas]
-    # The number of threads identifies the script's process.
+    # The script's process is recognised by its number of threads.
     sleepers = 23
     code = "import threading, time\nfor _ in range(%d): threading.Thread(target=time.sleep, args=(60,)).start()" % sleepers
     for number in range(count):
@@ -124,7 +124,7 @@ def cancelled(team: Team, count: int) -> None:
 
 
 class Killer(threading.Thread):
-    """Kills replicas and the database at random moments, and starts them again."""
+    """Kills replicas and the database at random moments. Starts them again."""
 
     def __init__(self, team: Team, pause: float, rng: random.Random) -> None:
         super().__init__(daemon=True)
@@ -134,7 +134,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         try:
             while not self.over.wait(self.rng.uniform(0.3, 1.7) * self.pause):
-                # At least one kill of each kind.
+                # At least one replica and the database must be killed.
                 is_database = len(self.kills) == 1 if len(self.kills) < 2 else self.rng.random() < 0.3
                 if is_database:
                     self.team.postgres.kill()
@@ -154,8 +154,8 @@ class Killer(threading.Thread):
             self.revive()
 
     def revive(self) -> None:
-        """Restarts replicas that exited, as a service manager does. A replica exits if it starts while the database is
-        down."""
+        """Restarts replicas that have exited, as a service manager does. A replica exits if it starts while the
+        database is down."""
         for replica in self.team.replicas:
             if replica.process and replica.process.poll() is not None:
                 self.kills["starts without a database"] += 1
@@ -169,7 +169,7 @@ class User(threading.Thread):
         super().__init__(daemon=True)
         self.team, self.user, self.count, self.settled, self.rng = team, name, count, settled, rng
         self.client = Client(team.tokens[name])
-        #: The placed jobs, with the output of each.
+        #: The placed jobs: the expected output by the job id.
         self.expected: dict[str, str] = {}
         self.cancelled: set[str] = set()
         self.ended: dict[str, str] = {}
@@ -216,7 +216,7 @@ class User(threading.Thread):
                 time.sleep(0.2)
                 continue
             except NO_REPLY:
-                # The job may exist or not. It is not placed again, because that could create a second job.
+                # Without a reply, it is unknown whether the job exists. Placing it again could create a second job.
                 self.facts["no reply to a placement"] += 1
                 time.sleep(0.05)
                 return None
@@ -275,7 +275,7 @@ def killed(team: Team, options: argparse.Namespace, rng: random.Random) -> None:
     begun = time.monotonic()
     for thread in [*users, killer]:
         thread.start()
-    # Until all jobs are placed and most have ended. The rest must end after the last kill.
+    # Wait until all jobs are placed and most have ended. The rest must end after the last kill.
     while any(user.is_alive() and len(user.ended) + sum(user.facts.values()) < share * 0.97 for user in users):
         time.sleep(0.1)
         if time.monotonic() > begun + options.jobs:
@@ -306,7 +306,7 @@ def killed(team: Team, options: argparse.Namespace, rng: random.Random) -> None:
 
 
 def compare(team: Team, users: list[User], rng: random.Random) -> int:
-    """Polls each job at all replicas again, and as another user."""
+    """Polls each job at all replicas again, also as another user."""
     compared = 0
     for index, user in enumerate(users):
         other = Client(team.tokens[USERS[(index + 1) % len(USERS)]])
@@ -320,11 +320,11 @@ def compare(team: Team, users: list[User], rng: random.Random) -> int:
 
 
 def check_runs(team: Team, users: list[User]) -> int:
-    """Checks that no script ran to its end twice, and that a script with a result ran to its end once."""
+    """Checks that no script ran to its end twice, and that each script with a result ran to its end once."""
     ended: Counter = Counter()
     for replica in team.replicas:
         for line in replica.log.read_text(errors="replace").splitlines():
-            # A log line that was cut by a kill does not count as an end.
+            # A log line that a kill has cut does not count as an end.
             if "run ended" in line and "Cancelled" not in line and (found := re.search(r"verification_id=([0-9a-f]{64})", line)):
                 ended[found.group(1)] += 1
     rows = [row.split("|") for row in team.postgres.sql("SELECT id, verification_id, attempt, result FROM qwed_mcp.jobs").splitlines()]
@@ -341,7 +341,7 @@ def check_runs(team: Team, users: list[User]) -> int:
 
 
 def check_database(team: Team) -> None:
-    """Checks that jobs have ended even if their placement was never confirmed."""
+    """Checks that each job in the database has ended, even if its placement was never confirmed."""
     deadline = time.monotonic() + SETTLE_S
     count = "SELECT count(*) FILTER (WHERE state < 2) || ' ' || count(*) FILTER (WHERE state = 2 AND result IS NULL) FROM qwed_mcp.jobs"
     while (left := team.postgres.sql(count)) != "0 0" and time.monotonic() < deadline:
@@ -371,7 +371,8 @@ def main() -> int:
         finally:
             team.close()
         left = [entry for replica in team.replicas for entry in replica.place.iterdir() if entry.name.startswith("qwed-mcp-")]
-        # A replica that starts removes the folders of killed ones. The last ones ended normally.
+        # A starting replica removes the folders of killed replicas. The last replicas exited normally, so no folder
+        # may be left.
         check(not left, f"left behind: {left}")
     print(f"{len(wrong)} wrong" if wrong else "all right")
     return 1 if wrong else 0

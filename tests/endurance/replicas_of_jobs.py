@@ -1,4 +1,4 @@
-"""Starts, kills and removes replicas and their PostgreSQL, for `replicas.py` and for `benches/jobs.py`.
+"""Starts, kills and removes replicas and their PostgreSQL server. Used by `replicas.py` and `benches/jobs.py`.
 
 Standard library only.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
-#: Reuses connections for this long. Servers close a connection after ten seconds.
+#: How long an idle connection is reused. Servers close idle connections after ten seconds.
 IDLE_MAX_S = 5.0
 JOB_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -33,7 +33,6 @@ def free_port() -> int:
 
 
 def programs() -> Path:
-    """Returns the folder of PostgreSQL's programs."""
     found = shutil.which("postgres")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda bin: -int(bin.parent.name))
@@ -44,7 +43,7 @@ def programs() -> Path:
 
 
 class Postgres:
-    """A PostgreSQL in a new folder. PostgreSQL refuses to run as root, so another user runs it."""
+    """A PostgreSQL server in a new folder. PostgreSQL refuses to run as root, so another user runs it."""
 
     def __init__(self) -> None:
         self.bin, self.port = programs(), free_port()
@@ -76,7 +75,7 @@ class Postgres:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         deadline = time.monotonic() + 60
         while True:
-            # The output goes to a file, because the server inherits it and would keep a pipe open.
+            # The output goes to a file, because the server inherits its descriptor and would keep a pipe open.
             started = subprocess.run(
                 [self.bin / "pg_ctl", "-w", "-s", "-D", self.folder / "data", "-o", options, "-l", self.folder / "log", "start"],
                 cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, **self.user,
@@ -85,7 +84,7 @@ class Postgres:
                 return
             if time.monotonic() > deadline:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
-            # The remains of a killed server must end first.
+            # Processes of a killed server must exit before it can start again.
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -107,7 +106,7 @@ class Postgres:
 
 
 class Replica:
-    """A server over HTTP that can be killed, and started again at the same address."""
+    """A server over HTTP. It can be killed, and started again at the same address."""
 
     def __init__(self, binary: Path, folder: Path, number: int, variables: dict[str, str], *options: str) -> None:
         self.binary, self.number, self.options = binary, number, options
@@ -155,11 +154,11 @@ class Replica:
 
 
 class Refused(Exception):
-    """Nothing was done, because the server could not check the token."""
+    """The server did nothing, because it could not check the token."""
 
 
 class Client:
-    """One user's connections to replicas, kept between calls. For one thread only."""
+    """A user's connections to replicas, which are reused. For one thread only."""
 
     def __init__(self, token: str | None = None) -> None:
         self.token = token
@@ -167,7 +166,8 @@ class Client:
         self.used: dict[int, float] = {}
 
     def ask(self, port: int, method: str, params: dict[str, Any], meta: dict[str, Any] = {}) -> dict[str, Any]:
-        """Returns the reply to a request. Raises OSError or HTTPException if no reply came, and Refused."""
+        """Returns the reply to a request. Raises OSError or HTTPException if no reply arrived, or Refused if the
+        server did nothing."""
         connection = self.connections.get(port)
         if connection and time.monotonic() > self.used[port] + IDLE_MAX_S:
             connection.close()
@@ -201,7 +201,7 @@ class Client:
         return reply["result"]
 
     def place(self, port: int, code: str) -> tuple[str | None, str]:
-        """Places a job. Returns its id, or None, and the text of the reply."""
+        """Places a job. Returns the job id or None, and the text of the reply."""
         result = self.call(port, "execute_python_code", {"code": code, "background": True})
         text = result["content"][0]["text"]
         if result.get("isError"):

@@ -4,25 +4,25 @@
     tests/endurance/soak.py BINARY [--seconds 600] [--load 2] [--tiers T3-warm,T3,T2,T1,off]
                                    [--users root,ordinary] [--seed N] [--strict] [--environment DIR]
 
-Starts servers one after the other, for each tier, and as root and as an ordinary user. Each server gets rounds of a few
-calls and background jobs at once: fork bombs, daemons, memory, floods, stopped processes, full folders and the like,
-and honest scripts; some are cancelled at a random moment. At the end the server is closed while idle, closed during
-such calls, or killed with SIGKILL during them. Before, another server was killed during its start in the same folder.
-Meanwhile other processes keep the processors busy.
+Starts servers one after the other, for each tier, as root and as an ordinary user. Each server gets rounds of a few
+calls and background jobs at once. They are fork bombs, daemons, memory, floods, stopped processes, full folders and the
+like, and honest scripts. Some are cancelled at a random moment. At the end the server is closed while idle, closed
+during such calls, or killed with SIGKILL during them. Before that, another server was killed during its start in the
+same folder. Meanwhile other processes keep the processors busy.
 
 The checks:
 
-- each call that was not cancelled is answered once, with a text that such a script may have
+- each call that was not cancelled is answered once, with a text that is possible for its script
 - the honest call after each round is right, and runs at the requested tier
 - one second after the last reply of a round, and after the end of a server, no process of a script is alive. If other
   programs use the machine too, two more seconds are allowed and reported as "late", unless --strict is given
-- at its end a server has as many descriptors and as much memory as at its start, its folder is empty, no mount is left
+- at its end, a server has as many descriptors and as much memory as at its start, its folder is empty, and no mount is
+  left
 
-Needs Linux, Python 3.11, a debug build, and a Python that every user can start. Root is needed for both users;
-otherwise only the current user is tested, and the output says so. SymPy is used if the environment (default: `python`
-next to the build folder) has it. Processes that a failing server leaves are killed, and no others. Fork bombs limit
-themselves if nothing else does. The time is divided among all configurations; each gets at least one server. The exit
-code is 1 if a check fails.
+Needs Linux, Python 3.11, a debug build, and a Python that every user can start. Both users are tested only if root runs
+the script; otherwise the output states this. SymPy is used if the environment (default: `python` next to the build
+folder) has it. Only processes that a failing server leaves are killed. Fork bombs limit themselves if nothing else
+does. The time is divided among all configurations; each gets at least one server. The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from kinds import BOMBS, HONEST, HOSTILE, SYMPY, TIMED_OUT, Kind
 RUN_TIMEOUT_S = 1.5
 MEMORY_MB = 512
 RUNS_AT_ONCE = 3
-#: The longest life of one server.
+#: The maximum time for which one server is tested.
 LIFE_S = 12.0
-#: One second after its reply, a run has no process. A cancelled call has no reply, so its end may take longer.
+#: One second after the reply, a run has no process. A cancelled call has no reply, so its end may take longer.
 GONE_S = 1.0
 GONE_AFTER_CANCEL_S = 3.0
 LATE_S = 2.0
-#: How long the removal of a folder that a script has filled may take, on a busy disk.
+#: How long the removal of a folder that a script has filled may take on a busy disk.
 FOLDERS_GONE_S = 60.0
 #: How long to observe processes that should have ended.
 LOOK_ON_S = 10.0
-#: How much later than its timeout a reply may come on a busy machine.
+#: How much later than its timeout a reply may arrive on a busy machine.
 ANSWER_SLACK_S = 15.0
 MEMORY_GROWTH_MIB_MAX = 64
 SAY_EVERY_S = 4.0
@@ -94,7 +94,7 @@ class Row:
 
 @dataclass
 class Call:
-    """A call without an answer so far."""
+    """A call without a reply so far."""
 
     kind: Kind
     number: int
@@ -108,7 +108,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Held:
-    """The resources of a server."""
+    """The resources that a server uses."""
 
     descriptors: int
     memory_mib: int
@@ -122,7 +122,7 @@ class Held:
 
 
 class Deck:
-    """Deals all kinds in random order, then all of them again."""
+    """Deals all kinds of scripts in random order, and then all of them again."""
 
     def __init__(self, dice: random.Random, honest: list[Kind]) -> None:
         self._dice = dice
@@ -137,7 +137,7 @@ class Deck:
 
 
 class Soak:
-    """The servers of one configuration, and their results."""
+    """Tests servers of one configuration, and records the results."""
 
     def __init__(
         self, workspace: Workspace, interpreter: Interpreter, dice: random.Random, row: Row, *, is_strict: bool
@@ -161,8 +161,8 @@ class Soak:
                 return
 
     def live(self, until: float, ending: str) -> None:
-        """Tests one server from its start to its end, in a folder in which another server was killed during its
-        start."""
+        """Tests one server from its start to its end. Before, kills another server during its start in the same
+        folder."""
         mounted = harness.mounts()
         folder = self.workspace.new_folder(self.row.user)
         with self.start(folder):
@@ -172,14 +172,14 @@ class Soak:
             server.wait_until_ready()
             self.resting = self.rest()
             before = Held.by(server)
-            # Begins with a bomb that runs until its timeout, whatever the random numbers.
+            # The first round always has a bomb that runs until its timeout.
             is_sound = self.round(server, [self.begin(server, self.dice.choice(BOMBS), is_left_alone=True)])
             while is_sound and time.monotonic() < until:
                 is_sound = self.round(server, [])
                 self.say(server)
             self.row.worst_ping_s = max(self.row.worst_ping_s, server.silence.so_far())
             if not is_sound:
-                # The remaining processes were reported. Other checks would only report their consequences.
+                # The remaining processes are already reported. Other checks would only report their consequences.
                 self.clear()
                 return
             self.check_settled(server, before)
@@ -198,7 +198,8 @@ class Soak:
         return Server(self.workspace, self.row.tier, self.row.user, self.interpreter, variables, folder)
 
     def rest(self) -> int:
-        """Returns the number of processes of an idle server besides its own: those of the fork server, or none."""
+        """Returns the number of processes of an idle server besides its own. These are the fork server's processes,
+        or none."""
         seen: list[int] = []
 
         def is_steady() -> bool:
@@ -215,7 +216,7 @@ class Soak:
     # -- a round
 
     def round(self, server: Server, begun: list[Call]) -> bool:
-        """Runs a few calls at once, together with those that have begun. Returns whether nothing was left of them."""
+        """Runs a few calls at once, together with the calls in `begun`. Returns whether they have left nothing."""
         calls = [*begun, *(self.begin(server, kind) for kind in self.deck.deal(self.dice.randint(2, 5)))]
         self.follow(server, calls)
         self.follow_jobs(server, calls)
@@ -237,7 +238,7 @@ class Soak:
         return Call(kind, number, now, is_job, None if delay is None else now + delay)
 
     def follow(self, server: Server, calls: list[Call]) -> None:
-        """Cancels some calls, and waits for the answers to the others."""
+        """Cancels some calls, and waits for the replies to the others."""
         turns = -(-len(calls) // RUNS_AT_ONCE)
         last = time.monotonic() + turns * RUN_TIMEOUT_S + ANSWER_SLACK_S
         waiting = list(calls)
@@ -250,7 +251,7 @@ class Soak:
                 reply = server.take(call.number)
                 if reply is not None:
                     self.accept(call, reply)
-                # A cancelled call may have been answered before.
+                # A cancelled call may have been answered before its cancellation.
                 call.is_over = call.is_over or call.is_cancelled
             waiting = [call for call in waiting if not call.is_over]
             time.sleep(0.002)
@@ -296,7 +297,7 @@ class Soak:
             self.judge(call.kind, text.partition("Result:\n")[2])
 
     def judge_honest(self, server: Server) -> None:
-        """Checks that the next calls are right, one for each turn."""
+        """Checks that the next calls have the right result, with one call for each turn."""
         numbers = [server.begin_run("print(6*7)") for _ in range(RUNS_AT_ONCE)]
         for number in numbers:
             self.row.calls += 1
@@ -308,10 +309,10 @@ class Soak:
             if reply.text != FORTY_TWO or reply.execution.get("sandbox") != self.row.tier.sandbox:
                 self.row.complain(f"the next call: {reply.text[:200]!r} {reply.execution}")
 
-    # -- what is left
+    # -- remains
 
     def check_gone(self, limit_s: float, when: str, resting: int) -> bool:
-        """Checks that no process of a script is alive in time. Returns whether all have ended in the end."""
+        """Checks that no process of a script is alive after the limit. Returns whether all have ended at last."""
         left = 0
 
         def is_gone() -> bool:
@@ -337,7 +338,7 @@ class Soak:
         return more is not None
 
     def check_settled(self, server: Server, before: Held) -> None:
-        """Checks that an idle server has the same resources as before."""
+        """Checks that an idle server uses the same resources as before."""
         if harness.eventually(FOLDERS_GONE_S, lambda: not Held.by(server).folders - before.folders) is None:
             more = Held.by(server).folders - before.folders
             self.row.folders += len(more)
@@ -431,7 +432,7 @@ def main() -> int:
 
 
 def endings_from(index: int) -> Iterator[str]:
-    """Yields the ends of servers in turn. Each configuration starts with another end."""
+    """Yields the ways in which servers end, in turn. Each configuration begins with another way."""
     while True:
         yield ENDINGS[index % len(ENDINGS)]
         index += 1

@@ -3,23 +3,23 @@
 
     tests/endurance/wire.py BINARY [--seconds 600] [--seed N] [--environment DIR]
 
-Starts servers one after the other, and sends each thousands of lines of both eras of MCP, in bursts that are cut
+Starts servers one after the other. Sends each server thousands of lines of both eras of MCP, in bursts that are cut
 anywhere: requests that are served, refused, unknown or malformed, with ids of every kind, reused or in flight;
 subscriptions; `initialize` at any time and repeatedly; calls that sleep; cancellations of running, unknown and finished
-requests; broken JSON, UTF-8 and lines; lines of megabytes. Sometimes it stops reading for a while. At the end it closes
-the connection, while the server is idle or busy; or sends SIGTERM; or stops reading for good.
+requests; broken JSON, UTF-8 and lines; lines of megabytes. Sometimes the fuzzer stops reading for a while. At the end
+it closes the connection of an idle or busy server, sends SIGTERM, or stops reading for good.
 
 The checks:
 
-- each request with a readable id is answered once, a cancelled one at most once, with an allowed answer; each other
-  line that must be answered has an answer with the id null; nothing else is answered
+- each request with a readable id is answered once, a cancelled one at most once, with a permitted answer. Each other
+  line that needs an answer gets one with the id null. Nothing else is answered
 - a cancelled call is not mentioned after the answer to a later request
-- a call is refused as one too many only if that many are in flight
-- after all lines, the server answers a ping, all its places are free, and its memory has not grown without bound
+- a call is refused because of too many calls only if that many are in flight
+- after all lines, the server answers a ping, all its slots are free, and its memory is bounded
 - the server exits in time with exit code 0, leaves no process and no file, and has no panic in its log
 
-A few servers get randomly damaged lines. They are only checked for the last two points, and for answers to ids that
-were not sent. The seed is printed, but the order in which lines meet still depends on the machine.
+A few servers get randomly damaged lines. For them, only the last two points are checked, and that no answer has an id
+that was not sent. The seed is printed, but the order in which lines arrive still depends on the machine.
 
 Needs Linux, Python 3.11 and a debug build. The exit code is 1 if a check fails.
 """
@@ -48,11 +48,11 @@ from harness import Interpreter, Unusable, Workspace
 PLACES = 256
 MEMORY_MIB_MAX = 200
 ANSWER_S = 60.0
-#: 1.5 s are promised on an idle machine.
+#: The maximum shutdown time. The documents promise 1.5 s on an idle machine.
 END_S = 6.0
 GONE_S = 5.0
 LIFE_S = (1.0, 6.0)
-#: How long a cancelled call may still occupy its place.
+#: How long a cancelled call may still occupy its slot.
 DYING_S = 20.0
 RUNS_MAX = 30
 LARGE_LINES_MAX = 6
@@ -64,7 +64,7 @@ ENDS = ["quiet", "quiet", "quiet", "in the middle", "in the middle", "half a lin
 
 PREFIX = "io.modelcontextprotocol/"
 SUBSCRIPTION = PREFIX + "subscriptionId"
-#: The possible `_meta` of a request, by era.
+#: The possible values of `_meta` in a request, by era.
 METAS: dict[str, dict | None] = {
     "none": None,
     "modern": {PREFIX + "protocolVersion": "2026-07-28", PREFIX + "clientCapabilities": {}},
@@ -76,13 +76,13 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 
 
 def key_of(name: object) -> object:
-    """Returns the id of a message with its type, so that "1" differs from 1, and true from both."""
+    """Returns the id of a message with its type. So "1" differs from 1, and true from both."""
     return (type(name).__name__, name)
 
 
 @dataclass
 class Request:
-    """A request without an answer so far, or several with the same id."""
+    """A request without a reply so far, or several requests with the same id."""
 
     sent: int = 0
     cancelled: int = 0
@@ -90,17 +90,17 @@ class Request:
     allowed: set = field(default_factory=set)
     #: Whether the request runs until it is cancelled.
     stays: bool = False
-    #: The most requests that were in flight when the last one was sent.
+    #: The highest number of requests in flight when one of them was sent.
     load: int = 0
-    #: The number of the last request, and the number of requests at its cancellation.
+    #: The serial number of the last request, and the serial number at which it was cancelled.
     serial: int = 0
     serial_cancelled: int | None = None
-    #: For a subscription: how often it was acknowledged.
+    #: For a subscription, the number of its acknowledgements.
     acknowledged: int = 0
 
 
 class Life:
-    """One server, the lines that were sent to it, and its lines."""
+    """One server, the lines that it got, and the lines that it sent."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class Life:
         self.initializes: list[object] = []
         self.dying: collections.deque[float] = collections.deque()
         self.serial = 0
-        #: The number of the last answered request. The server has read all lines before it.
+        #: The serial number of the last answered request. The server has read all earlier lines.
         self.serial_answered = 0
-        #: The request of each progress token, and its progress so far.
+        #: For each progress token, its request and its progress so far.
         self.tokens: dict[object, object] = {}
         self.progress: dict[object, float] = {}
         self.changed = threading.Condition()
@@ -148,7 +148,7 @@ class Life:
         for thread in self.threads:
             thread.start()
 
-    # -- what is sent
+    # -- sending
 
     def go_on(self, until: float) -> None:
         """Sends bursts of lines."""
@@ -214,7 +214,7 @@ class Life:
         return self.dice.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
 
     def _build(self, method: str, params: object, allowed: set, *, stays: bool = False, token: object = None) -> bytes:
-        """Returns the line of a request, and remembers the request."""
+        """Returns a line with a request, and records the request."""
         name, text = self._name()
         with self.changed:
             self._note(key_of(name), allowed, stays, token)
@@ -233,7 +233,7 @@ class Life:
     def _note(self, key: object, allowed: set, stays: bool, token: object) -> None:
         request = self.requests.setdefault(key, Request())
         if request.sent > request.answered:
-            # The id is in flight for the server, or has been answered meanwhile.
+            # The server may still handle the id, or may have answered it meanwhile.
             request.allowed.add(REQUEST)
         self.serial += 1
         request.serial = self.serial
@@ -282,7 +282,7 @@ class Life:
         return params
 
     def _served(self, meta: str) -> set:
-        """Returns the allowed answers of a method that both eras have."""
+        """Returns the permitted replies to a method that both eras have."""
         if meta == "none":
             return {"closed": {PARAMS}, "opening": {PARAMS, RESULT}, "open": {RESULT}}[self.era]
         return {"modern": {RESULT}, "legacy": {RESULT}, "unknown": {VERSION}}.get(meta, {PARAMS})
@@ -387,7 +387,7 @@ class Life:
         stays = RESULT in served and "60" in code and "background" not in arguments
         return self._build("tools/call", self._params(call, meta, token), served, stays=stays, token=token)
 
-    # -- what is no request
+    # -- lines that are not requests
 
     def _cancellation(self) -> bytes:
         if self.dice.random() < 0.3 or not self.requests:
@@ -406,7 +406,7 @@ class Life:
     def _note_cancelled(self, key: object) -> None:
         request = self.requests[key]
         if key in self.initializes and self.era == "opening":
-            # The server answers it before it reads the next line.
+            # The server answers this request before it reads the next line.
             return
         request.cancelled += 1
         self.dying.append(time.monotonic())
@@ -466,13 +466,13 @@ class Life:
         call = {"name": "execute_python_code", "arguments": {"code": "#" * 2_000_000}}
         return self._build("tools/call", self._params(call, "modern"), {RESULT})
 
-    # -- what is received
+    # -- receiving
 
     def _read(self) -> None:
         for line in self.process.stdout:
             self.may_read.wait()
             if self.is_full and not line.endswith(b"\n"):
-                # A client that stops reading gets only a part of its last line.
+                # If the client stops reading, it gets only a part of the last line.
                 return
             try:
                 message = json.loads(line)
@@ -553,10 +553,10 @@ class Life:
         is_once = request.sent == 1 and request.serial_cancelled is not None
         return is_once and self.serial_answered > request.serial_cancelled
 
-    # -- ends
+    # -- shutdown
 
     def end(self, how: str) -> float:
-        """Ends the server and checks it. Returns how long its end took."""
+        """Ends the server and checks it. Returns the duration of the shutdown."""
         self.may_read.set()
         if how == "quiet":
             self._settle()
@@ -594,7 +594,7 @@ class Life:
         return took
 
     def _fill(self) -> None:
-        """Sends more requests than the output has room for answers, and reads none."""
+        """Sends more requests than there is space for their replies in the output. Reads none of the replies."""
         self.is_full = True
         self.stops.cancel()
         self.may_read.clear()
@@ -603,7 +603,7 @@ class Life:
         self._write(b"\n".join([*lists, *[b"x"] * 6000, b""]))
 
     def _leave(self) -> None:
-        """Closes the output, and sends requests until the server notices."""
+        """Closes the output. Sends requests until the server notices."""
         ends = time.monotonic() + END_S
         with self.changed:
             self._note(key_of("left"), {RESULT}, False, None)
@@ -614,9 +614,9 @@ class Life:
             time.sleep(0.01)
 
     def _settle(self) -> None:
-        """Cancels the running requests and waits for all answers. Then checks the state of the server."""
+        """Cancels the running requests, and waits for all replies. Then checks the server."""
         with self.changed:
-            # Cancels each once more, because an earlier cancellation may have come before its request.
+            # An earlier cancellation may have arrived before its request, so each request is cancelled once more.
             staying = [key for key, request in self.requests.items() if request.stays]
             for key in staying:
                 self._note_cancelled(key)
@@ -629,7 +629,7 @@ class Life:
 
         if self.is_wild:
             last = self.requests[key_of("last")] = Request(1)
-            # Damaged lines may have started calls with unknown ids, up to the number of places.
+            # Damaged lines may have started calls with unknown ids, and such calls may occupy all slots.
             self._write(self._plain("nobody/knows", {}, name="last"))
             with self.changed:
                 if not self.changed.wait_for(lambda: last.answered or self.process.poll() is not None, ANSWER_S):
@@ -652,7 +652,8 @@ class Life:
         return json.dumps({"jsonrpc": "2.0", **about, "method": method, "params": params}).encode() + b"\n"
 
     def _all_places_are_free(self) -> None:
-        """Checks that as many subscriptions as places are acknowledged, after the cancelled calls have ended."""
+        """Checks that the server acknowledges as many subscriptions as it has slots, after the cancelled calls have
+        ended."""
         deadline = time.monotonic() + ANSWER_S
         opened: list[str] = []
         while len(opened) < PLACES and self.process.poll() is None:
@@ -684,7 +685,7 @@ class Life:
             self._write(self._plain("notifications/cancelled", {"requestId": name}))
 
     def _judge(self, how: str) -> None:
-        """Checks the state after the server has exited."""
+        """Checks the server's remains and its log after the exit."""
         if b"panicked" in self.log:
             self.complain(f"a panic: {self.log[-600:]!r}")
         if not self.is_wild and self.nulls > self.nulls_due:

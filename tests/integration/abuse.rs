@@ -1,7 +1,7 @@
-//! Attacks of scripts on the machine, with the analysis switched off.
+//! Runs attacks on the machine as scripts, with the analysis switched off.
 //!
-//! Each file of `tests/abuse` is an attack. Its head states the expected result at each tier, and without a sandbox.
-//! The run without a sandbox is the positive control: without it, a denial proves nothing.
+//! Each file in `tests/abuse` is an attack. The comments at its start state the expected results. The run without a
+//! sandbox is the positive control: without it, a denial proves nothing.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -49,11 +49,11 @@ struct Case {
     head: BTreeMap<String, String>,
 }
 
-/// The containment in which the server runs the cases.
+/// The containment in which a server runs the attacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Containment {
     T3,
-    /// Tier 3, in interpreters that are already warm.
+    /// Tier 3, with scripts in forks of a warm interpreter.
     Warm,
     T2,
     None,
@@ -97,15 +97,15 @@ fn the_suite_is_complete() {
     for kind in ["reads", "writes", "network", "processes", "privilege", "kernel", "resources"] {
         assert!(count(kind) >= 15, "{kind}: {}", count(kind));
     }
-    // The file states the reason if a case cannot have a control. Only a few cases may lack one.
+    // An attack that cannot have a control states the reason. Only a few attacks may lack a control.
     let without: Vec<_> =
         cases.iter().filter(|case| case.head["control"].starts_with("none")).collect();
     assert!(without.len() <= 12, "{}", without.len());
     assert!(without.iter().all(|case| case.head["control"].len() > 20));
-    // Some cases are for one architecture, and are skipped on others. Only a few may be.
+    // Some attacks exist on one architecture only. Other architectures skip them, so only a few are allowed.
     let of_one: Vec<_> = cases.iter().filter_map(|case| case.head.get("only")).collect();
     assert!(of_one.len() <= 6 && of_one.iter().all(|name| *name == "x86_64"), "{of_one:?}");
-    // The security model must mention each gap that a case states.
+    // The security model must mention each gap that an attack states.
     let model = fs::read_to_string(root().join("docs/SECURITY_MODEL.md")).unwrap();
     let expectations = cases.iter().flat_map(|case| case.head.values());
     let gaps: Vec<_> = expectations.filter_map(|value| value.split("gap: ").nth(1)).collect();
@@ -142,13 +142,12 @@ fn cases() -> Vec<Case> {
     files.into_iter().map(case).collect()
 }
 
-/// Starts a server that runs the cases.
 fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpProcess {
     let mut builder = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
-        // Other processes may inspect this server, because the sandbox alone must keep scripts out.
+        // Lets other processes inspect this server, because only the sandbox may keep scripts out.
         .variable("QWED_MCP_TEST_DUMPABLE", "1")
         .variable(SYNC_TIMEOUT, timeout_ms);
     if let Some(user) = user {
@@ -158,8 +157,8 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
         Containment::T3 => builder.variable("QWED_MCP_SANDBOX", "strict"),
         Containment::Warm => builder.variable("QWED_MCP_SANDBOX", "strict").warm("ctypes"),
         Containment::T2 => builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
-        // Without a sandbox, Landlock would still keep a run's signals within the run. The control must do without
-        // that.
+        // Without a sandbox, Landlock still denies signals to processes outside of the run. So the control switches
+        // Landlock off too.
         Containment::None => builder
             .variable("QWED_MCP_SANDBOX", "off")
             .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock"),
@@ -173,7 +172,7 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
 
 fn run_all(containment: Containment, user: Option<u32>) {
     let mut outside = Outside::new(user);
-    // The long timeout is for a busy machine. The short timeout is for cases that only a timeout ends.
+    // The long timeout is for a busy machine. The short timeout is for attacks that run until their timeout.
     let mut patient = server(containment, user, "100000");
     let mut hasty = server(containment, user, "4000");
     let at_rest = if containment == Containment::Warm { FORK_SERVER_PROCESSES } else { 0 };
@@ -220,8 +219,8 @@ fn run_all(containment: Containment, user: Option<u32>) {
     }
 }
 
-/// Runs the cases in a batch with `--analysis report`, as in a release: the analysis is on, but only the kernel
-/// contains the scripts.
+/// Runs the attacks in a batch with `--analysis report`, as a release build does. The analysis only reports findings,
+/// so only the kernel contains the scripts.
 fn nothing_gets_out_of_a_batch_that_reports() {
     let mut outside = Outside::new(None);
     let scratch = Scratch::new();
@@ -249,7 +248,7 @@ fn nothing_gets_out_of_a_batch_that_reports() {
     let mut lines = batch.stdin.take().unwrap();
     let mut answers = BufReader::new(batch.stdout.take().unwrap()).lines();
     let (mut wrong, mut ran) = (Vec::new(), 0);
-    // The exit code of the batch is 1 if it could not judge a line.
+    // The batch exits with 1 if it could not judge a line.
     let mut unjudged = 0;
     for (number, case) in cases().into_iter().enumerate() {
         let Some(expected) = expected(&case, Containment::T3, None) else { continue };
@@ -269,7 +268,7 @@ fn nothing_gets_out_of_a_batch_that_reports() {
         let said = said.lines().rev().find_map(|line| line.strip_prefix("RESULT "));
         let reached = match (said, answer["status"].as_str().unwrap()) {
             (Some(said), _) => said.to_owned(),
-            // On a busy machine, the script may have had too little processor time to be judged.
+            // On a busy machine, the script may have had too little processor time, so its timeout proves nothing.
             (None, "timeout" | "infra_error") => "timed out".to_owned(),
             (None, "memory") => "memory limit".to_owned(),
             (None, _) => format!("exit {}", answer["exit_code"]),
@@ -294,9 +293,8 @@ fn nothing_gets_out_of_a_batch_that_reports() {
     assert!(eventually(Duration::from_secs(120), is_empty).is_some(), "{:?}", scratch.entries());
 }
 
-/// Returns the expected result of the case. None if the case does not apply to this machine and user.
+/// Returns the expected result of the attack, or `None` if the attack does not apply to this machine and user.
 fn expected(case: &Case, containment: Containment, user: Option<u32>) -> Option<String> {
-    // The case may be for one architecture only.
     if case.head.get("only").is_some_and(|architecture| architecture != ARCH) {
         return None;
     }
@@ -323,7 +321,7 @@ fn expected(case: &Case, containment: Containment, user: Option<u32>) -> Option<
     }
 }
 
-/// Returns the result of a case: the line that the script printed, or the way in which the run ended.
+/// Returns the result of an attack: the line that the script printed, or how the run ended.
 fn reached(result: &CallResult) -> String {
     let text = &result.texts[0];
     let said = text.lines().rev().find_map(|line| line.strip_prefix("RESULT "));

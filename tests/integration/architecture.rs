@@ -1,8 +1,8 @@
-//! The structure of the code: imports go one way, files do not import each other in a circle, and only certain folders
-//! use a heavy dependency.
+//! Checks the structure of the code. Imports go one way, files do not import each other in a circle, and only certain
+//! folders use a heavy dependency.
 //!
-//! Cargo enforces the order of the crates, and which of them may use a dependency. These tests enforce the same for the
-//! modules of the root package. They also look for circles in each crate.
+//! Cargo enforces the order of the crates and their dependencies. These tests enforce the same for the modules of the
+//! root package. They also search each crate for circles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -56,7 +56,7 @@ const ORDER: &[&str] = &[
     "plain_text",
 ];
 
-/// The folders of the root package that may name a crate.
+/// For each heavy dependency, the folders of the root package that may use it.
 const OWNERS: &[(&str, &[&str])] = &[
     ("anstream", &["cli", "logging", "terminal"]),
     ("anstyle", &["cli", "terminal"]),
@@ -98,7 +98,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustls", &["https"]),
 ];
 
-/// The permitted circles within a crate, and the reason for each.
+/// The permitted circles within a crate, each with its reason.
 const CIRCLES: &[(&[&str], &str)] = &[
     (&["engine::"], "statements, expressions and calls are one recursion"),
     (
@@ -107,7 +107,7 @@ const CIRCLES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The folders in the documents' examples. If the checkout is in one of them, the documents may name it.
+/// The folders in the documents' examples. Documents may name them, even if the checkout is in such a folder.
 const EXAMPLES: [&str; 5] = ["/srv", "/path", "/opt/rules", "/home/nobody", "/Users/ann"];
 
 fn imports_go_one_way() {
@@ -135,16 +135,15 @@ fn imports_go_one_way() {
     assert!(checked > 20, "{checked} imports checked");
 }
 
-/// `ReportingGateway` lets scripts run in spite of findings. Only the command line of batches may name it, so no
-/// client's call can reach it.
+/// `ReportingGateway` lets scripts run in spite of findings. Only the command line of batches may use it, so that no
+/// client can request it.
 fn only_batches_have_the_gateway_that_reports() {
     let is_named = |line: &str| line.contains("ReportingGateway");
     let named: BTreeSet<_> = places(is_named).into_iter().collect();
     assert_eq!(named, ["cli/run/batch.rs".to_owned()].into());
 }
 
-/// All runs use the same code to confirm a decision and to start a script, because a second version would diverge from
-/// it.
+/// All runs must use the same code to confirm a decision and to start a script, because two versions would diverge.
 fn one_place_confirms_decisions_and_one_hands_scripts_to_the_executor() {
     assert_eq!(places(|line| line.contains("confirm(")), ["scripts/decide.rs"]);
     assert_eq!(places(|line| line.contains("executor.run(")), ["scripts/run.rs"]);
@@ -153,7 +152,8 @@ fn one_place_confirms_decisions_and_one_hands_scripts_to_the_executor() {
     assert_eq!(made, ["scripts/decide.rs".to_owned()].into());
 }
 
-/// Returns the files with lines that satisfy the condition, once for each line. Skips tests and the gateway itself.
+/// Returns the path of a file for each of its lines that satisfies the condition. Skips tests and the gateway's own
+/// files.
 fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     let src = root().join("src");
     let mut places = Vec::new();
@@ -185,10 +185,10 @@ fn files_import_in_no_circle() {
     assert_eq!(circles, Vec::<BTreeSet<String>>::new());
 }
 
-/// The paths that each file of a crate names, by the path of its module.
+/// The paths that the files of a crate import, by the module path of the file.
 struct Modules {
     imports: BTreeMap<String, Vec<Vec<String>>>,
-    /// The names that a module re-exports (`pub use`), and their original paths.
+    /// The re-exported paths (`pub use`), with their original paths.
     passed_on: BTreeMap<Vec<String>, Vec<String>>,
 }
 
@@ -225,12 +225,12 @@ impl Modules {
         Self { imports: named, passed_on }
     }
 
-    /// Returns the module that a path leads to. Follows re-exports.
+    /// Returns the module that a path belongs to. Follows re-exports.
     fn module(&self, path: &[String]) -> Option<String> {
         let mut path = path.to_vec();
-        // A few re-exports can follow each other, from folder to folder.
+        // A re-export can refer to another re-export.
         for _ in 0..8 {
-            // A function may have the same path as a module. If a file has this path, the path means the module.
+            // A function may have the same path as a module. If a file has this path, treat the path as the module.
             let is_file = |end: usize| self.imports.contains_key(&path[..end].join("::"));
             let passed_on = (1..=path.len())
                 .find_map(|end| Some((end, self.passed_on.get(&path[..end])?)))
@@ -286,7 +286,7 @@ impl Modules {
     }
 }
 
-/// Returns the paths that a file of the module `module` names, from the root of the crate.
+/// Returns the paths that a file imports, from the root of the crate. `module` is the path of the file's module.
 fn imports(code: &str, module: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for start in ["crate::", "super::", "self::"] {
@@ -359,7 +359,7 @@ fn a_crate_is_named_in_its_own_folders_only() {
 
 fn no_file_names_a_place_of_the_machine_it_was_written_on() {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    // A folder directly below `/`, such as `/project`, can be an ordinary word.
+    // Skip a folder directly below `/`, such as `/project`, because its path can be an ordinary word.
     let is_particular = |place: &&Path| place.components().count() > 2;
     let places: Vec<&Path> = [root(), &home].into_iter().filter(is_particular).collect();
     for folder in
@@ -375,7 +375,8 @@ fn no_file_names_a_place_of_the_machine_it_was_written_on() {
     }
 }
 
-/// Returns whether the text has this path, or a path below it. Always false for the folders of the documents' examples.
+/// Returns whether the text contains this path or a path below it. Always false for the folders of the documents'
+/// examples.
 fn names(text: &str, place: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-.~".contains(c);
     let is_example = EXAMPLES.iter().any(|example| Path::new(place).starts_with(example));
@@ -435,11 +436,10 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the top-level module of a file.
 fn module_of(file: &Path) -> String {
     let below = file.strip_prefix(root().join("src")).unwrap();
     let first = below.components().next().unwrap().as_os_str().to_str().unwrap();
-    // A file with this ending replaces its module in a build without the feature `teams`.
+    // `NAME_absent.rs` replaces the module `NAME` in a build without the feature `teams`.
     first.trim_end_matches(".rs").trim_end_matches("_absent").to_owned()
 }
 

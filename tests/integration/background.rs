@@ -70,7 +70,7 @@ fn five_jobs_run_and_the_rest_wait_in_order() {
     for job_id in &waiting {
         assert_eq!(server.status(job_id).text(), "Status: queued...");
     }
-    // A synchronous call does not wait for these jobs.
+    // A synchronous call does not wait for the background jobs.
     assert!(!server.execute("print(1)").is_error);
     for job_id in waiting.iter().chain(&long) {
         assert!(server.wait_for_job(job_id).text().starts_with("Status: success"));
@@ -121,7 +121,7 @@ fn a_job_expires_after_its_last_change_without_anyone_asking() {
     let result = server.wait_for_job(&ended);
     let ended_at = Instant::now();
     assert!(result.text().starts_with("Status: success"));
-    // The job exists for some time after its end. Polling does not prolong this time.
+    // A job's result stays available for some time after its end. Polling does not prolong this time.
     let mut seen = Duration::ZERO;
     let unknown = loop {
         let result = server.status(&ended);

@@ -1,4 +1,4 @@
-//! Batches: each line of input gets one line of output, even if something fails in between.
+//! Tests batches. Each line of input gets one line of output, even if a run or the batch fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,7 +72,7 @@ struct Done {
 impl Batch {
     fn new(builder: ServerBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The processes of the batch are recognised by this variable, see `alive_with_marker`.
+        // This variable marks the processes of the batch for `alive_with_marker`.
         let path = format!("{}:{}", std::env::var("PATH").unwrap(), folder.path().display());
         Self { folder, builder: builder.variable("PATH", &path) }
     }
@@ -101,13 +101,14 @@ impl Batch {
         Done::of(self.command(arguments).output().unwrap())
     }
 
-    /// Runs these lines as a batch whose interpreters are warm: it first sends other lines until one has a warm answer.
+    /// Runs these lines as a batch with warm interpreters. First sends other lines until an answer comes from a warm
+    /// run.
     fn run_warm(&self, lines: &[Value], arguments: &[&str]) -> Done {
         self.run_when(lines, arguments, |answer| answer["warm"] == true, || ())
     }
 
-    /// Runs a script again and again until an answer `is_ready`. Then calls `begin`, and runs the lines. What `begin`
-    /// returns lives until the batch has ended.
+    /// Runs a script repeatedly until an answer satisfies `is_ready`. Then calls `begin` and runs the lines. The
+    /// value that `begin` returns is dropped at the end of the batch.
     fn run_when<T>(
         &self,
         lines: &[Value],
@@ -149,7 +150,7 @@ impl Batch {
         parse(&fs::read_to_string(self.path("results.jsonl")).unwrap())
     }
 
-    /// Asserts that all processes of the batch have ended.
+    /// Asserts that no process of the batch is alive.
     fn assert_gone(&self) {
         let alive = || alive_with_marker(self.folder.path());
         let gone = eventually(Duration::from_secs(30), || alive().is_empty());
@@ -272,7 +273,7 @@ fn each_line_is_answered_with_what_became_of_it() {
     assert_eq!(done.answer("extra")["line"], 11);
     assert!(done.told.contains("12 lines (") && done.told.contains("1 passed"), "{}", done.told);
 
-    // Lines that are not JSON, blank or too long, and an id that exists twice.
+    // The input has lines that are blank, too long or not JSON, and an id that exists twice.
     let long = format!("{{\"id\":\"x\",\"code\":\"{}\"}}", "1".repeat(96 << 20));
     let text = format!(
         "nonsense\n\n{long}\n{{\"code\":\"1\"}}\n{{\"id\":\"4\",\"code\":\"1\"}}\n{{\"code\":\"2\"}}"
@@ -285,7 +286,8 @@ fn each_line_is_answered_with_what_became_of_it() {
         .map(|it| ((it["id"].as_str(), it["line"].as_u64()), it["status"].as_str().unwrap()))
         .collect();
     let expected = BTreeMap::from([
-        // The answer has no id, because the number of the line may be the id of another line.
+        // Without an id in the line, the answer has only the line number, because another line may have this number
+        // as its id.
         ((None, Some(1)), "invalid"),
         ((None, Some(3)), "invalid"),
         ((Some("4"), None), "ok"),
@@ -309,8 +311,8 @@ fn hostile_lines_are_told_from_each_other_in_warm_interpreters() {
     batch.assert_gone();
 }
 
-/// A script can write to the socket on which its process announces its end. The kernel's exit code counts, not the
-/// announced one.
+/// A script can write to the socket on which its process announces its end. The server must use the exit code from
+/// the kernel instead of the announced one.
 fn a_forged_end_makes_no_result_better() {
     let batch = Batch::new(ServerBuilder::new().warm("json"));
     let forge = |code: &str, rest: &str| {
@@ -332,7 +334,7 @@ fn a_forged_end_makes_no_result_better() {
         ),
         ("worse", forge("9", "os._exit(0)"), "failed", 9),
         ("killed", forge("0", "os.kill(os.getpid(), 9)"), "failed", -9),
-        // The positive controls: the same scripts without a bad end.
+        // The positive controls are the same scripts without a forged end.
         ("quiet", forge("0", ""), "ok", 0),
         ("honest", "print(7)".to_owned(), "ok", 0),
     ];
@@ -388,7 +390,7 @@ fn answers_show_whether_a_script_ran_to_its_end_and_how_it_was_judged() {
             );
         }
         assert_eq!(done.answer("last")["passed"], true);
-        // Nothing is expected of this line.
+        // This line has no expected result.
         let plain = done.answer("plain");
         let found = (&plain["status"], &plain["passed"], &plain["judged"], &plain["incomplete"]);
         assert_eq!(found, (&json!("ok"), &Value::Null, &Value::Null, &json!(true)));
@@ -398,7 +400,7 @@ fn answers_show_whether_a_script_ran_to_its_end_and_how_it_was_judged() {
 fn calls_are_judged_by_their_values() {
     let code = "import collections\ndef solve(n): return n * n\nclass Near(float): pass\nPoint = collections.namedtuple('Point', 'x y')\nif __name__ == '__main__': print('main')";
     let cases = [
-        // The call, the expected value, the check, and the value that is shown if it is not as expected.
+        // Each case has a call, the expected value, the check, and the value in the reason if the check fails.
         ("solve(3)", json!(9), "equal", None),
         ("solve(3)", json!(9.0), "equal", Some("9")),
         ("solve(3)", json!(9.0), "isclose", None),
@@ -415,7 +417,7 @@ fn calls_are_judged_by_their_values() {
         ("float('nan')", json!(0.0), "isclose", Some("nan")),
         ("2 ** 64 - 1", json!(u64::MAX), "equal", None),
         ("None", Value::Null, "equal", None),
-        // Objects of subclasses are not plain data, unless the call converts them.
+        // Objects of subclasses are not plain data, so the call must convert them.
         ("collections.Counter('aa')", json!({ "a": 2 }), "equal", Some("<Counter>")),
         ("dict(collections.Counter('aa'))", json!({ "a": 2 }), "equal", None),
         ("Point(1, 2)", json!([1, 2]), "equal", Some("<Point>")),
@@ -470,7 +472,8 @@ fn a_forged_value_passes_no_test() {
     let metaclass = "class Meta(type):\n    __name__ = 'int'\n    def __eq__(self, other): return True\n    __hash__ = type.__hash__\nclass Liar(metaclass=Meta): pass\ndef solve(): return Liar()\n";
     let search = "import gc, os, re\nPATTERN = re.compile(rb'answer-[0-9a-f]{16}')\ndef solve():\n    texts = [repr(thing) for thing in gc.get_objects() if type(thing) in (str, bytes, list, dict, tuple)]\n    texts.append(repr(os.environ))\n    for text in texts:\n        found = PATTERN.search(text.encode(errors='replace'))\n        if found: return found[0].decode()\n    return 'nothing'\n";
     let cases = [
-        // The script, the expected value, whether it passes, and a part of the reason if it does not.
+        // Each case has a name, a script, the expected value, whether the script passes, and a part of the reason if
+        // it fails.
         ("honest", honest.to_owned(), json!(9), true, ""),
         ("wrong", solve.to_owned(), json!(9), false, "8"),
         (
@@ -481,7 +484,7 @@ fn a_forged_value_passes_no_test() {
             "not sent exactly one value",
         ),
         ("guess", format!("import os\n{guess}\nos._exit(0)"), json!(9), false, "8"),
-        // The control: the channel is what the test reads, so a script that knows the value passes.
+        // The control: the test reads the value from the side channel, so a script that knows the value passes.
         (
             "known",
             format!("import os\n{}\nos._exit(0)", guess.replace("i8", "i9")),
@@ -625,7 +628,7 @@ fn a_call_is_decided_together_with_its_script() {
         ("harmless", run, "run(abs, -1)", "ok"),
         ("call", run, "eval('1')", "blocked"),
         ("import", "import os", "os.system('id')", "blocked"),
-        // A script must not be completed by a call.
+        // A call must not complete an incomplete script.
         ("open", "x = (", "1", "blocked"),
         ("quoted", "x = '''", "'''", "invalid"),
         ("two", run, "1); (2", "invalid"),
@@ -649,7 +652,7 @@ fn a_call_is_decided_together_with_its_script() {
         let passed = if status == "invalid" { Value::Null } else { json!(status == "ok") };
         assert_eq!(answer["passed"], passed, "{answer}");
     }
-    // The line of the finding follows the script.
+    // The reported line number is a line of the call, which follows the script.
     assert_eq!(done.answer("import")["findings"][0]["line"], 2);
     assert!(done.answer("two")["error"].as_str().unwrap().contains("is not one expression"));
 }
@@ -679,7 +682,7 @@ fn a_script_is_run_once_for_each_test() {
         (&one["status"], &one["passed"], &one["stdout"]),
         (&json!("ok"), &json!(false), &json!("20"))
     );
-    // `input()` raises an error if standard input is empty.
+    // `input()` raises an error at the end of standard input.
     assert_eq!(done.answer("loop")["status"], "failed");
     let done = batch.run(&lines, &["--fail-fast"]);
     assert_eq!(told(done.answer("one")), [ok.clone(), wrong]);
@@ -687,7 +690,8 @@ fn a_script_is_run_once_for_each_test() {
 }
 
 fn a_script_that_others_keep_from_the_processors_is_not_judged() {
-    // A script that sleeps waits for a processor until it sleeps. This must be a small part of its time.
+    // The first script waits for a processor only until it sleeps. Its timeout is long, so that this wait is a small
+    // part of its run.
     let lines = [
         json!({ "id": "sleeps", "code": "import time\ntime.sleep(600)", "timeout": 20 }),
         json!({ "id": "computes", "code": "while True: pass", "timeout": 4 }),
@@ -695,7 +699,7 @@ fn a_script_that_others_keep_from_the_processors_is_not_judged() {
     ];
     for warm in ["on", "off"] {
         let batch = Batch::new(ServerBuilder::new().variable("QWED_MCP_WARM", warm));
-        // On busy processors, the checks at the start of a server can time out, and no interpreter becomes warm.
+        // The checks at the start of a server can time out on busy processors. So wait for a warm answer first.
         let is_ready = |answer: &Value| warm == "off" || answer["warm"] == true;
         let arguments = ["--workers", "2", "--timeout", "60"];
         let done = batch.run_when(&lines, &arguments, is_ready, BusyProcessors::start);
@@ -745,7 +749,7 @@ fn scripts_read_from_standard_input_however_they_are_run() {
     assert_eq!(done.answers[0]["stdout"], "[] 0\nclosed", "{}", done.answers[0]);
 }
 
-/// Returns a script that reads its own expected output from the file of the batch, and prints it.
+/// Returns a script that reads its own expected output from the batch's file and prints it.
 fn cheat(input: &Path) -> Value {
     let code =
         format!("import json\nprint(json.load(open('{}'))['expect']['stdout'])", input.display());
@@ -803,7 +807,7 @@ fn scripts_cannot_read_the_answers_of_their_batch() {
         let cheat = done.answer("cheat");
         assert_eq!((&cheat["passed"], &cheat["judged"]), (&json!(true), &json!("exposed")));
         assert!(done.told.contains("warning: --allow-readable-answers"), "{}", done.told);
-        // The script cannot read the answer if the file is elsewhere.
+        // The script cannot read the answer if the batch's file is outside of the readable folder.
         let done = run(&builder, &["--batch", outside], Stdio::null());
         assert_eq!(done.answer("cheat")["passed"], false, "{}", done.told);
     }
@@ -836,8 +840,7 @@ fn no_batch_runs_without_a_sandbox_that_protects_files() {
 /// A UID that no other test uses for batches.
 const USER: u32 = 24_613;
 
-/// Without a complete sandbox, a script can kill its supervisor. Such a script has failed, because it must not avoid
-/// its verdict.
+/// Without a complete sandbox, a script can kill its supervisor. Such a script must count as failed.
 fn no_script_withdraws_from_its_verdict() {
     let code = "import os\nos.kill(os.getppid(), 9)\nprint('wrong')";
     let line = json!({ "id": "x", "code": code, "expect": { "stdout": "right" } });
@@ -890,7 +893,7 @@ fn answers_come_in_the_order_of_the_lines_where_that_is_wanted() {
     let done = batch.run(&lines, &["--ordered", "--workers", "3"]);
     let expected: Vec<String> = (1..=12).map(|number: u64| number.to_string()).collect();
     assert_eq!(ids(&done.answers), expected);
-    // The control: without `--ordered`, the answer to the slow first line does not come first.
+    // The control: without `--ordered`, the slow first line is not answered first.
     let done = batch.run(&lines, &["--workers", "3"]);
     assert_ne!(ids(&done.answers)[0], "1");
     assert_eq!(done.answers.len(), 12);
@@ -927,8 +930,8 @@ fn what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else() {
     assert!(done.told.contains("warning: --analysis report: scripts run"), "{}", done.told);
     let summary: Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
     assert_eq!(summary["analysis"], "report");
-    // Only the kernel contains these scripts, so they need a complete sandbox. Without one nothing runs, even if the
-    // admin accepts a lower tier.
+    // Only the kernel contains these scripts, so the batch needs a complete sandbox, even if the admin accepts a
+    // lower tier.
     for sandbox in ["required", "degraded", "off"] {
         let lacking = ServerBuilder::new().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
         let batch = Batch::new(lacking.variable("QWED_MCP_SANDBOX", sandbox));
@@ -936,7 +939,7 @@ fn what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else() {
         assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{}", done.told);
         assert!(done.told.contains("error: "), "{}", done.told);
     }
-    // A client cannot request this.
+    // A client cannot request `--analysis report`.
     let mut server = ServerBuilder::new().connect();
     for arguments in [
         json!({ "code": code, "analysis": "report" }),
@@ -1019,7 +1022,7 @@ fn results_are_gone_on_with_and_never_overwritten() {
         assert!(done.code == Some(2) && done.told.contains(reason), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
-    // A foreign text without a line end is not treated as an incomplete result.
+    // A file with other text and no line end is not treated as an incomplete result.
     for foreign in ["remember the milk", "\0\0\0", "x\0\0"] {
         fs::write(&results, foreign).unwrap();
         let done = run(&["--resume"]);
@@ -1044,7 +1047,7 @@ fn results_are_gone_on_with_and_never_overwritten() {
     let done = run(&["--resume"]);
     assert!(done.code == Some(0) && done.told.contains("5 lines answered before"), "{}", done.told);
     assert_eq!(fs::read(&results).unwrap(), before);
-    // The lock simulates another batch that writes to the file.
+    // The lock stands for another batch that writes to the same file.
     let held = fs::File::options().append(true).open(&results).unwrap();
     held.lock().unwrap();
     let done = run(&["--resume"]);
@@ -1062,7 +1065,7 @@ fn resume(batch: &Batch, lines: &[String]) -> Done {
     Done::of(batch.command(&["--output", path_text(&results), "--resume"]).output().unwrap())
 }
 
-/// Asserts that the lines cannot be resumed with `changed`, that the attempt changes no answer, and that `lines` can
+/// Asserts that `--resume` refuses the changed lines and changes no answer. Then checks that the original lines can
 /// still be resumed.
 fn assert_changed(batch: &Batch, lines: &[String], changed: &[String]) {
     let results = batch.path("results.jsonl");
@@ -1086,7 +1089,7 @@ fn a_line_that_no_longer_can_be_read_is_not_answered_twice() {
     for broken in [r#"{"id":"x","code":" "}"#, r#"{"id":"x","code":"1","more":1}"#] {
         assert_changed(&batch, &lines, &[lines[0].clone(), broken.to_owned()]);
     }
-    // The existing answer with this id belongs to an earlier line, so the two new lines have no answer yet.
+    // The existing answer with this id belongs to an earlier line, so neither of the two new lines has an answer.
     let twice = [&lines[..], &[named, r#"{"id":"x","code":" "}"#.to_owned()]].concat();
     let done = resume(&batch, &twice);
     assert_eq!(done.code, Some(0), "{}", done.told);
@@ -1141,14 +1144,13 @@ fn an_answer_to_another_script_is_not_kept() {
         assert!(done.told.contains("differs from the line that the output has"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), before);
     }
-    // The command prints no figures before an error.
+    // The command prints no summary after an error.
     assert!(!run(&[other]).told.contains("no line to run"));
     // The summary uses the singular for one line.
     let one = Batch::new(ServerBuilder::new());
     let done = one.run(&[json!({ "code": SYSTEM })], &["--workers", "1"]);
     assert!(done.told.contains(" 1 line (1 blocked)"), "{}", done.told);
     assert!(done.told.contains(" 1 worker, up to "), "{}", done.told);
-    // The same lines and one more line.
     assert_eq!(run(&[SYSTEM, "1 1 1 (", SYSTEM, other]).code, Some(0));
     let after = fs::read_to_string(&results).unwrap();
     assert!(after.starts_with(&before) && after.lines().count() == 4, "{after}");
@@ -1182,13 +1184,13 @@ fn options_of_batches_are_refused_without_one() {
     assert!(!Path::new(file).exists());
 }
 
-/// Returns lines that take a while together.
+/// Returns lines that together take long enough to be interrupted.
 fn slow_lines(count: usize) -> Vec<Value> {
     let code = |number| format!("import time\ntime.sleep(0.02)\nprint({number})");
     (0..count).map(|number| json!({ "id": format!("s{number}"), "code": code(number) })).collect()
 }
 
-/// Asserts that each line has exactly one answer, and that the answer belongs to the line.
+/// Asserts that each line has exactly one answer, with the right output.
 fn assert_answered_once(found: &[Value], count: usize) {
     let all: BTreeSet<_> = ids(found).into_iter().collect();
     assert_eq!((all.len(), found.len()), (count, count));
@@ -1237,7 +1239,7 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
         let child = batch.command(&arguments).spawn().unwrap();
         let is_there = || fs::read_to_string(&results).is_ok_and(|text| text.lines().count() >= 10);
         assert!(eventually(Duration::from_secs(120), is_there).is_some());
-        // The last remaining script never ends.
+        // Only the script that never ends is left.
         wait_for_a_script(&child);
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         let done = Done::of(child.wait_with_output().unwrap());
@@ -1254,7 +1256,7 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
     let (forever, rest): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it["id"] == "forever");
     assert_eq!((forever.len(), &forever[0]["stdout"]), (1, &json!("over")));
     assert_answered_once(&rest, 10);
-    // A batch on standard output cannot be resumed, so it reports the script that was interrupted.
+    // A batch that writes to standard output cannot be resumed, so it reports the interrupted script.
     batch.write(&[json!({ "id": "forever", "code": "import time\ntime.sleep(600)" })]);
     let mut child = batch.command(&[]).spawn().unwrap();
     wait_for_a_script(&child);
@@ -1267,11 +1269,10 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
     );
 }
 
-/// Waits until a script of the batch runs.
 fn wait_for_a_script(child: &Child) {
     let runs = || descendants(child.id()).len() >= 3;
     assert!(eventually(Duration::from_secs(60), runs).is_some());
-    // The canary may be running instead, so check again after it has ended.
+    // The processes may belong to the canary, so check again after it has ended.
     std::thread::sleep(Duration::from_secs(2));
     assert!(eventually(Duration::from_secs(60), runs).is_some());
 }
@@ -1317,7 +1318,7 @@ fn a_disk_that_is_full_loses_no_answer() {
     assert!(done.told.contains("the answers cannot be written: File too large"), "{}", done.told);
     assert!(done.told.contains("with --resume to continue"), "{}", done.told);
     assert_eq!(done.code, Some(1));
-    // The file has only complete lines.
+    // The full file has only complete lines.
     let before = batch.results().len();
     assert!((1..20).contains(&before), "{before}");
     let again = batch.command(&["--output", path_text(&results), "--resume"]).output().unwrap();
@@ -1326,7 +1327,7 @@ fn a_disk_that_is_full_loses_no_answer() {
     let found = batch.results();
     let all: BTreeSet<_> = ids(&found).into_iter().collect();
     assert_eq!((all.len(), found.len()), (20, 20));
-    // A device without free space.
+    // `/dev/full` fails each write with ENOSPC.
     let done = Done::of(batch.command(&["--output", "/dev/full"]).output().unwrap());
     assert_eq!(done.code, Some(1));
     assert!(done.told.contains("cannot be written: No space left on device"), "{}", done.told);
@@ -1361,7 +1362,6 @@ fn a_machine_that_runs_out_of_files_judges_no_script_and_goes_on() {
     batch.assert_gone();
 }
 
-/// Sets the soft limit of open files of another process.
 fn limit_files(child: &Child, limit: &str) {
     let pid = child.id().to_string();
     let status =
@@ -1382,7 +1382,7 @@ fn a_reader_who_leaves_ends_the_batch() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(141));
     batch.assert_gone();
-    // The same with a named pipe.
+    // The same applies to a named pipe.
     let pipe = batch.path("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let child = batch.command(&["--workers", "2", "--output", path_text(&pipe)]).spawn().unwrap();
@@ -1401,8 +1401,8 @@ fn a_reader_who_leaves_ends_the_batch() {
 
 fn an_answer_is_one_line_to_every_reader() {
     let batch = Batch::new(ServerBuilder::new());
-    // The input has white space that programs do not write between values. Its text has characters that other readers
-    // treat as a line end, or that control a terminal.
+    // The input has white space that JSON writers do not produce. Its text has control characters, and characters
+    // that some readers treat as a line end.
     let odd = "\u{7f}\u{85}\u{9b}31m\u{2028}\u{2029}\u{202e}";
     let numbers: Vec<u32> = odd.chars().map(u32::from).collect();
     let code = format!("print(''.join(map(chr, {numbers:?})))");
@@ -1458,7 +1458,7 @@ fn progress_and_figures_are_there_for_programs() {
     for key in ["seconds", "scripts_per_second", "p50_ms", "p99_ms"] {
         assert!(summary[key].as_f64().unwrap() > 0.0, "{summary}");
     }
-    // The command prints how much memory the batch may use.
+    // The command prints the maximum memory of the batch.
     assert!(done.told.contains("2 workers, up to 1024 MiB each"), "{}", done.told);
     let greedy = Batch::new(ServerBuilder::new().variable("QWED_MCP_MEMORY_MB", "1000000"));
     let done = greedy.run(&lines[4..], &[]);

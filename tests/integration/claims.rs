@@ -1,4 +1,4 @@
-//! `qwed-mcp verify`: the claims in documents.
+//! Tests `qwed-mcp verify`, which checks the claims in documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ tests! {
         claims_of_the_documents_are_verified;
 }
 
-/// A verified, a refuted and a vacuous claim, and others.
+/// A document with verified, refuted, vacuous and other claims.
 const CLAIMS: &str = "\
 # Claims
 
@@ -100,12 +100,11 @@ claims.md:19: inconclusive: ValueError: no check
 claims.md:25: blocked: line 28: Dangerous function call: os.system()
 ";
     assert_eq!((code, &*stdout, &*stderr), (1, expected, ""));
-    // Only verified claims.
     let (verified, _) = CLAIMS.split_once("1. In a list").unwrap();
     fixture.write("good.md", verified);
     let (code, stdout, _) = fixture.verify(&["good.md"]);
     assert_eq!((code, &*stdout), (0, "good.md:3: verified: 1 check held\n"));
-    // The claims of several documents, in their order, each with its own names.
+    // Claims of several documents keep their order. Names in one document are unknown in the others.
     fixture.write(
         "a.rst",
         ".. code-block:: python\n   :class: verify\n\n   x = sum(range(3))\n   assert x == 3\n",
@@ -116,12 +115,12 @@ claims.md:25: blocked: line 28: Dangerous function call: os.system()
     let expected = "a.rst:1: verified: 1 check held\ngood.md:3: verified: 1 check held\n\
                     b.ipynb:1: inconclusive: NameError: name 'x' is not defined\n";
     assert_eq!((code, &*stdout), (1, expected));
-    // Checks that hold with any numbers.
+    // This check holds with any numbers.
     fixture.write("same.md", "```python verify\nx = 3\nassert x + 1 > x\n```\n");
     let (code, stdout, _) = fixture.verify(&["--vacuity", "same.md"]);
     assert!(code == 1 && stdout.starts_with("same.md:1: vacuous: "), "{stdout}");
     fixture.write("slow.md", "```python verify\nimport time\ntime.sleep(60)\nassert 1\n```\n");
-    // On a busy machine, the start of a claim may wait so long for a processor that the claim counts as starved.
+    // On a busy machine, a claim may wait for a processor so long that it counts as starved. So try again.
     let is_reported = succeeds_once(|| {
         let (code, stdout, _) = fixture.verify(&["--timeout", "2", "slow.md"]);
         code == 1 && stdout == "slow.md:1: inconclusive: the claim reached its time limit\n"
@@ -160,7 +159,7 @@ fn every_format_has_all_claims() {
     let found: Value = serde_json::from_str(&formatted("sarif")).unwrap();
     let results = found["runs"][0]["results"].as_array().unwrap();
     let rules: Vec<_> = results.iter().map(|result| result["ruleId"].clone()).collect();
-    // Code scanning shows each result as a problem.
+    // Code scanning shows each result as a problem, so the report omits verified claims.
     let problems = outcomes.iter().skip(1).map(|outcome| Value::from(format!("claim/{outcome}")));
     assert_eq!(rules, problems.collect::<Vec<_>>());
 
@@ -182,7 +181,7 @@ fn documents_without_claims_are_reported() {
         ("broken.ipynb", "not a Jupyter notebook: EOF while parsing an object at line 1 column 1"),
         ("missing.md", "No such file or directory"),
     ] {
-        // The claims of the other document are still verified.
+        // The claims of the other documents are still verified.
         let (code, stdout, stderr) = fixture.verify(&[name, "claims.md"]);
         assert_eq!(stderr, format!("error: {name}: {error}\n"));
         assert_eq!((code, &*stdout), (2, "claims.md:1: verified: 1 check held\n"));
@@ -194,7 +193,7 @@ fn documents_without_claims_are_reported() {
         "claims are scripts, and scripts are disabled; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
     assert_eq!(stderr, format!("error: {closed}\n"));
     assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()));
-    // Reports have the documents that could not be read.
+    // A report also lists the documents that could not be read.
     let (code, stdout, _) = fixture.verify(&["--format", "json", "script.py", "claims.md"]);
     let found: Value = serde_json::from_str(&stdout).unwrap();
     let outcomes: Vec<_> =

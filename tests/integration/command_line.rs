@@ -1,4 +1,4 @@
-//! The command line, as people use it without a client.
+//! Tests the command line as people use it, without an MCP client.
 
 use std::cell::RefCell;
 use std::fs;
@@ -37,7 +37,6 @@ fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
     output_of(builder.command().args(arguments), input)
 }
 
-/// Runs a command with this standard input until it ends, and returns its output.
 fn output_of(command: &mut Command, input: &str) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -71,18 +70,19 @@ fn run_writes_the_pictures_of_the_script() {
     let arguments = ["run", "-", "--pictures", pictures.to_str().unwrap()];
     let output = run(&ServerBuilder::new(), &arguments, script);
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     for name in ["picture-1.png", "picture-2.png"] {
         let path = pictures.join(name);
         assert!(fs::read(&path).unwrap().starts_with(b"\x89PNG\r\n\x1a\n"));
-        assert!(told.contains(&format!("note: {} (640 × 480)\n", path.display())), "{told}");
+        assert!(stderr.contains(&format!("note: {} (640 × 480)\n", path.display())), "{stderr}");
     }
     assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2);
-    // Without the option and without a terminal, standard output has only the script's own output.
+    // Without `--pictures`, and if standard output is not a terminal, standard output has only the script's own
+    // output.
     let output = run(&ServerBuilder::new(), &["run", "-"], script);
     assert_eq!(&*output.stdout, b"");
     assert_eq!(&*output.stderr, b"note: 2 pictures; --pictures DIR writes them there\n");
-    // With `--json`, the pictures are in the files and in the result.
+    // With `--json`, the pictures are both in the files and in the result.
     let arguments = ["run", "-", "--json", "--pictures", pictures.to_str().unwrap()];
     let output = run(&ServerBuilder::new(), &arguments, script);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -92,7 +92,8 @@ fn run_writes_the_pictures_of_the_script() {
     }
 }
 
-/// If the pictures cannot be written, the script's output is not lost. If their folder cannot exist, nothing runs.
+/// If the pictures cannot be written, the script's output is not lost. If their folder cannot be created, nothing
+/// runs.
 fn pictures_that_cannot_be_written_are_an_error_besides_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let script = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('computed')\n\
@@ -101,24 +102,28 @@ fn pictures_that_cannot_be_written_are_an_error_besides_the_result() {
     fs::write(&file, "").unwrap();
     let output =
         run(&ServerBuilder::new(), &["run", "-", "--pictures", file.to_str().unwrap()], script);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((&*output.stdout, output.status.code()), (&b""[..], Some(125)), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((&*output.stdout, output.status.code()), (&b""[..], Some(125)), "{stderr}");
     let expected = format!("error: failed to write {}: not a directory\n", file.display());
-    assert_eq!(told, expected);
+    assert_eq!(stderr, expected);
 
     let taken = folder.path().join("picture-1.png");
     fs::create_dir(&taken).unwrap();
     let failed = format!("error: failed to write {}: Is a directory\n", taken.display());
     let arguments = ["run", "-", "--pictures", folder.path().to_str().unwrap()];
     let output = run(&ServerBuilder::new(), &arguments, script);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((&*output.stdout, output.status.code()), (&b"computed\n"[..], Some(125)), "{told}");
-    assert!(told.contains("AssertionError: refuted\n") && told.ends_with(&failed), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (&*output.stdout, output.status.code()),
+        (&b"computed\n"[..], Some(125)),
+        "{stderr}"
+    );
+    assert!(stderr.contains("AssertionError: refuted\n") && stderr.ends_with(&failed), "{stderr}");
     let output = run(&ServerBuilder::new(), &[&arguments[..], &["--json"]].concat(), script);
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["_meta"]["qwed.ai/execution"]["exit_code"], 1);
-    assert_eq!((&*told, output.status.code()), (&*failed, Some(125)));
+    assert_eq!((&*stderr, output.status.code()), (&*failed, Some(125)));
 
     // Writing to a FIFO without a reader blocks until SIGINT.
     fs::remove_dir(&taken).unwrap();
@@ -174,7 +179,6 @@ fn the_examples_run() {
     assert!(ran >= 2, "{ran} examples");
 }
 
-/// Runs `check` in a folder with the given files.
 fn check(files: &[(&str, &str)], arguments: &[&str], input: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     for (name, source) in files {
@@ -215,13 +219,13 @@ fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
         let is_clean = output.stdout == b"1 script checked: nothing is blocked\n";
         assert_eq!(is_clean, arguments[1] == "good.py");
     }
-    // An endless file is an error too.
+    // An endless file is also refused.
     for (command, code) in [("check", 2), ("run", 127)] {
         let output = run(&ServerBuilder::new(), &[command, "/dev/zero"], "");
         assert_eq!(output.status.code(), Some(code), "{command}");
         assert_eq!(&*output.stderr, b"error: /dev/zero: file too large\n", "{command}");
     }
-    // A usage error has the exit code 2 too.
+    // A usage error also has the exit code 2.
     assert_eq!(check(&[], &[], "").status.code(), Some(2));
     assert_eq!(check(&files, &["good.py", "--format", "xml"], "").status.code(), Some(2));
 }
@@ -256,24 +260,24 @@ fn check_prints_json_and_sarif() {
     let location = &results[0]["locations"][0]["physicalLocation"];
     assert_eq!(location["artifactLocation"]["uri"], "bad%20file.py");
     assert_eq!(location["region"], json!({ "startLine": 1, "startColumn": 8 }));
-    // Columns count characters, and the log declares it.
+    // Columns count characters. The SARIF log declares this.
     assert_eq!(run["columnKind"], "unicodeCodePoints");
 }
 
 fn an_export_that_cannot_be_read_is_no_broken_one() {
     for file in ["/nowhere/audit.jsonl", "/"] {
         let output = run(&ServerBuilder::new(), &["audit", "verify", file], "");
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && told.contains(file), "{file}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && stderr.contains(file), "{file}: {stderr}");
     }
 }
 
 fn an_empty_script_is_the_same_to_every_command() {
     for (command, code) in [("run", 127), ("check", 2)] {
         let output = run(&ServerBuilder::new(), &[command, "-"], " \n");
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.contains("the script is empty"), "{command}: {told}");
-        assert_eq!(output.status.code(), Some(code), "{command}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("the script is empty"), "{command}: {stderr}");
+        assert_eq!(output.status.code(), Some(code), "{command}: {stderr}");
     }
 }
 

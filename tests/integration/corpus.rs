@@ -1,5 +1,5 @@
-//! The corpus of snippets. Each attack must be found, and must work without the analysis. In honest scripts nothing may
-//! be found.
+//! Tests the corpus of snippets. The analysis must find each attack, and each attack must work without the analysis.
+//! The analysis must find nothing in honest scripts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,6 @@ fn checked(folder: &str) -> Vec<(PathBuf, Value)> {
     files.into_iter().zip(reports).collect()
 }
 
-/// Returns the files of a folder of the corpus, sorted by name.
 fn files_of(folder: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(root().join("tests/corpus").join(folder))
         .unwrap()
@@ -43,7 +42,7 @@ fn files_of(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the value of a comment at the start of a snippet, such as `# rule: …` or `# effect: …`.
+/// Returns a value that a comment at the start of a snippet states, such as `# rule: …` or `# effect: …`.
 fn stated(file: &Path, what: &str) -> Option<String> {
     let source = fs::read_to_string(file).unwrap();
     let mut lines = source.split(['\n', '\r']).take(8);
@@ -75,8 +74,8 @@ fn nothing_is_found_in_honest_scripts() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Creates a test for each attack that works in only one version of Python. With other versions, these tests are listed
-/// as ignored.
+/// Creates one test for each attack that works in only one version of Python. Other versions list these tests as
+/// ignored.
 pub(crate) fn tests_of_versions() -> Vec<Test> {
     let attacks = files_of("blocked").into_iter();
     let of_version = attacks.filter_map(|file| {
@@ -90,7 +89,7 @@ pub(crate) fn tests_of_versions() -> Vec<Test> {
     of_version.collect()
 }
 
-/// The positive control: without the analysis, each attack has the effect that it states.
+/// The positive control: without the analysis, each attack has its stated effect.
 fn every_attack_works_where_nothing_finds_it() {
     let attacks = checked("blocked");
     let next = AtomicUsize::new(0);
@@ -148,7 +147,7 @@ fn failure_of(file: &Path) -> Option<String> {
             other => panic!("{}: unknown effect {other}", file.display()),
         }
     };
-    // The effect of a program that the attack has started may come a little later.
+    // A program that the attack has started may cause the effect a little later.
     let is_missing = eventually(Duration::from_secs(2), has_effect).is_none();
     is_missing.then(|| format!("{}: no effect", file.display()))
 }

@@ -1,4 +1,4 @@
-//! Contract 1: which calls are blocked, with which code and text.
+//! Contract 1: which calls are refused, and the error codes and texts of these refusals.
 
 use std::collections::HashSet;
 
@@ -131,11 +131,11 @@ fn the_closed_admin_gate_blocks_safe_code_and_nothing_else() {
             "Python execution was verified, but server policy keeps code execution disabled until \
              QWED_MCP_TRUSTED_CODE_EXECUTION=true."
         );
-        // Unsafe code is refused for its findings, even if the admin gate is closed.
+        // Unsafe code is refused because of its findings, even if the admin gate is closed.
         let arguments = json!({ "code": "eval('1')" });
         let code = "QWED-MCP-RISK-005";
         blocked(&mut server, "execute_python_code", &arguments, "BLOCKED", code);
-        // Asking for a job's status runs no script, so the gate does not apply.
+        // A status request runs no script, so the admin gate does not apply.
         let status = server.status("3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c");
         assert_eq!(status.meta["qwed.ai/decision"]["status"], "ALLOW_VERIFIED");
         server.finish();

@@ -28,7 +28,7 @@ tests! {
         a_clock_that_cannot_be_fixed_is_reported;
 }
 
-/// A script that prints all kinds of random numbers, and addresses.
+/// A script that prints random numbers of several kinds, and memory addresses.
 const DIFFERENT: &str = "
 import random, sys
 print(random.random(), random.Random().random(), random.Random().random(), random.gauss(0, 1))
@@ -38,14 +38,14 @@ random.seed()
 print(random.sample(range(1000), 9))
 ";
 
-/// The same for `NumPy`.
+/// A script that prints random numbers of `NumPy`.
 const DIFFERENT_IN_NUMPY: &str = "
 import numpy
 print(numpy.random.random(2), numpy.random.default_rng().random(2), numpy.random.default_rng().random(2))
 print(numpy.random.RandomState().random_sample(2), hash(numpy.random))
 ";
 
-/// The same for clocks and random bits of the machine, read by Python and by native code.
+/// A script that prints the machine's clocks and random bits, as Python and native code read them.
 const DIFFERENT_ON_THE_MACHINE: &str = "
 import datetime, os, random, secrets, sqlite3, time, uuid
 print(0.0, time.time(), time.monotonic_ns(), time.perf_counter(), time.process_time(), time.thread_time_ns())
@@ -56,7 +56,7 @@ time.sleep(0.01)
 print(0.0, time.time_ns())
 ";
 
-/// The same for `SymPy` and `Z3`, which a fork server has loaded before it knows the seed.
+/// A script that uses `SymPy` and `Z3`, which a fork server has loaded before it knows the seed.
 const DIFFERENT_IN_SYMPY: &str = "
 import random, sympy, z3, time
 from sympy.core.random import rng
@@ -67,7 +67,7 @@ print(object(), [id(a) % 65536 for a in {A() for _ in range(99)}])
 print(z3.solve(z3.Int('x') ** 2 + z3.Int('y') > 7))
 ";
 
-/// A script that prints addresses of all sizes, and is so large that it arrives in parts.
+/// Returns a script that prints addresses of objects of all sizes. It is so large that the server sends it in parts.
 fn large_script() -> String {
     let text = format!("{}\n", "z".repeat(999)).repeat(700);
     format!(
@@ -79,7 +79,7 @@ print(id(y)) # object()\n"
     )
 }
 
-/// Returns the lines with random numbers, for machines on which the addresses cannot be fixed.
+/// Removes the lines that print addresses, for machines on which addresses cannot be fixed.
 fn without_addresses(code: &str) -> String {
     code.split_inclusive('\n').filter(|line| !line.contains("object()")).collect()
 }
@@ -100,7 +100,7 @@ fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
     for word in ["random", "time", "uuid", "secrets"] {
         assert!(!words.contains(word), "{word}: {words}");
     }
-    // A replay uses the settings of the run.
+    // A replay uses the settings in the receipt.
     let script = receipts.path("script.py");
     let (said, exit) = replay(&receipts, &receipt, &script, &["--times", "3"], &prepare);
     assert_eq!((&said["verdict"], exit), (&json!("identical"), Some(0)), "{said}");
@@ -117,7 +117,7 @@ fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
     }
     assert_ne!(first, second);
     assert_eq!(receipts.statement(&receipt)["predicate"].get("deterministic"), None);
-    // The receipt determines how it is replayed. The settings do not.
+    // A replay ignores the settings of the environment, and uses those in the receipt.
     fs::write(&script, code).unwrap();
     let on = |builder: ServerBuilder| prepare(builder).variable("QWED_MCP_DETERMINISTIC", "on");
     let (said, exit) = replay(&receipts, &receipt, &script, &[], on);
@@ -141,7 +141,7 @@ fn deterministic_runs_are_the_same_at_tier_2() {
     deterministic(at_tier_2, DIFFERENT_ON_THE_MACHINE);
 }
 
-/// Waits of every kind end, and advance the clock by the time that they were asked to take.
+/// Waits of every kind end. Each advances the clock by the requested time.
 fn the_clock_of_a_deterministic_run_counts_waits() {
     let code = "
 import asyncio, queue, select, threading, time
@@ -181,7 +181,7 @@ import timeit
 print(timeit.Timer('1').autorange()[0])
 ";
     for sandbox in ["strict", "off"] {
-        // Without the sandbox, scripts could read the key of receipts, so there are none.
+        // Without the sandbox, scripts could read the signing key, so the server writes no receipts.
         let server = ServerBuilder::new().variable("QWED_MCP_SANDBOX", sandbox);
         let server = server.variable("QWED_MCP_DETERMINISTIC", "on");
         let result = server.connect().execute(code);
@@ -191,7 +191,7 @@ print(timeit.Timer('1').autorange()[0])
     }
 }
 
-/// The start of the clock is set for a run or for the server, is in the receipt, and a replay uses it.
+/// The start of the clock can be set for a run or for the server. The receipt has it, and a replay uses it.
 fn a_deterministic_run_starts_at_the_time_that_is_set() {
     let receipts = Receipts::new();
     let code = "import datetime\nprint(datetime.datetime.now().replace(microsecond=0))";
@@ -219,7 +219,8 @@ fn a_deterministic_run_starts_at_the_time_that_is_set() {
 fn a_clock_that_cannot_be_fixed_is_reported() {
     let receipts = Receipts::new();
     let (folder, python) = (tempfile::tempdir().unwrap(), public_python().unwrap());
-    // The dynamic loader cannot read a path with a space from LD_PRELOAD, so it does not find the library there.
+    // `LD_PRELOAD` cannot contain a path with a space, so the dynamic loader does not find the library in this
+    // folder.
     let place = folder.path().join("with a space");
     fs::create_dir(&place).unwrap();
     for folder in [folder.path(), &place] {
@@ -242,7 +243,7 @@ fn a_clock_that_cannot_be_fixed_is_reported() {
     let output = command.args(["run", "--deterministic"]).arg(script).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert!(log.contains("clocks and random bits differ between runs"), "{log}");
-    // The control: elsewhere, the same Python loads the library.
+    // The control: in another folder, the same Python loads the library.
     let [first, second] = [(); 2]
         .map(|()| run(&receipts, &at_tier_2(receipts.server()), code, &["--deterministic"]).0);
     assert_eq!(first, second);
@@ -263,14 +264,14 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
     for _server in 0..2 {
         let mut server = connect();
         for round in 0..4 {
-            // The first call waits for the fork server.
+            // The fork server may not be ready yet. The first call waits for it.
             let round_of_codes = codes.iter().map(|code| {
                 let result = server.execute(code);
                 assert_eq!(result.meta["qwed.ai/execution"]["warm"], true, "{round}");
                 result.texts
             });
             results.push(round_of_codes.collect());
-            // Other scripts change nothing for later ones, also at the same time.
+            // Other scripts, even concurrent ones, must not affect later runs.
             let others: Vec<_> = (0..6)
                 .map(|n| {
                     server.start_execute(&format!(
@@ -282,11 +283,11 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
                 server.reply(id);
             }
         }
-        // Numbers with a seed of the script's choice do not change.
+        // Random numbers with a seed that the script sets do not change.
         let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
         let mut plain = ServerBuilder::new().connect();
         assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
-        // A new interpreter, such as that of a replay, has the same random numbers.
+        // A new interpreter, as a replay uses it, produces the same random numbers.
         let numbers = "import random, numpy\nprint(random.random(), numpy.random.random())";
         let mut cold = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
         assert_eq!(printed(&server.execute(numbers)), printed(&cold.execute(numbers)));
@@ -300,7 +301,7 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
     }
 }
 
-/// Without `CAP_SYS_NICE`, as in a container, root may not choose the processors of another user's process.
+/// Without `CAP_SYS_NICE`, as in a container, root may not set the processor affinity of another user's process.
 fn a_run_has_one_processor_even_if_the_server_cannot_choose_it() {
     let folder = Scratch::new();
     let program = folder.path().join("server");
@@ -326,14 +327,14 @@ fn addresses_that_cannot_be_fixed_are_reported() {
     let again = server.execute("import random\nprint(random.random())\nprint(object())");
     let log = server.finish();
     assert!(log.contains("memory addresses differ between runs"), "{log}");
-    // The random numbers are the same nevertheless.
+    // The random numbers are still the same.
     assert_eq!(printed(&result), printed(&again));
     assert_ne!(result.text(), again.text());
     let receipt = receipts.file_of(&result);
     let about = &receipts.statement(&receipt)["predicate"];
     assert_eq!(about["deterministic"]["fixedAddresses"], false);
     if can_fix_addresses() {
-        // On a machine that can fix addresses, this is a different environment.
+        // A machine that can fix addresses counts as a different environment.
         let script = receipts.path("script.py");
         fs::write(&script, "import random\nprint(random.random())\nprint(object())").unwrap();
         let (said, exit) = replay(&receipts, &receipt, &script, &[], |builder| builder);
@@ -343,11 +344,11 @@ fn addresses_that_cannot_be_fixed_are_reported() {
     }
 }
 
-/// Scripts with every kind of difference that is known, separated by lines of three hyphens.
+/// Scripts with every known kind of difference, separated by lines of three hyphens.
 const SCRIPTS: &str = include_str!("determinism/scripts.txt");
 
-/// Two deterministic runs have the same output, or the receipt names a cause, with and without warm interpreters. The control
-/// shows that most of these scripts differ otherwise.
+/// Two deterministic runs have the same output, or the receipt names a cause of the difference. This holds for warm
+/// and new interpreters. The control shows that most of these scripts differ without the option.
 fn each_difference_is_fixed_or_named() {
     let receipts = Receipts::new();
     let server = || receipts.server().variable("QWED_MCP_SANDBOX", "strict");
@@ -355,7 +356,8 @@ fn each_difference_is_fixed_or_named() {
     for warm in ["off", "on"] {
         let on =
             || server().variable("QWED_MCP_DETERMINISTIC", "on").variable("QWED_MCP_WARM", warm);
-        // Some of the functions are refused by the analysis. Without it, a script gets another warm interpreter.
+        // The analysis refuses some of these functions. So these scripts run without the analysis, in another warm
+        // interpreter.
         let (mut unchecked, mut analysed) = (on().unchecked().connect(), on().connect());
         let (mut fixed, mut named) = (0, Vec::new());
         for code in &scripts {
@@ -378,7 +380,7 @@ fn each_difference_is_fixed_or_named() {
         }
         assert!(fixed >= scripts.len() - 7, "{warm}: {fixed} of {}: {named:#?}", scripts.len());
     }
-    // Some differ too rarely to count on it.
+    // Some scripts differ too rarely to require a difference from each of them.
     let mut plain = server().unchecked().variable("QWED_MCP_WARM", "off").connect();
     let differ =
         scripts.iter().filter(|code| plain.execute(code).text() != plain.execute(code).text());
@@ -386,7 +388,7 @@ fn each_difference_is_fixed_or_named() {
     assert!(differ > scripts.len() / 2, "{differ} differ");
 }
 
-/// The possible causes are those of the present rules, also for a receipt that has none.
+/// The possible causes come from the current rules, even if the receipt lists none.
 fn a_replay_shows_differences_between_replays() {
     let receipts = Receipts::new();
     let code = "import time\nprint('same')\nprint(time.time_ns())";
@@ -399,7 +401,8 @@ fn a_replay_shows_differences_between_replays() {
     assert_eq!(said["may_differ_by"], json!(["time"]));
 }
 
-/// `SciPy` registers native modules under names outside of its own package, and the QWED packages load native code of others.
+/// `SciPy` registers native modules under names outside of its own package. The QWED packages load native code of
+/// other packages.
 fn native_code_of_known_packages_is_no_cause() {
     let receipts = Receipts::new();
     let code = "import pandas, qwed_finance, qwed_ucp, scipy.stats, time\nprint(time.time())";
@@ -425,7 +428,8 @@ fn a_script_that_forges_its_report_changes_no_other_run() {
     assert_eq!(about["mayDifferBy"], json!([]));
 }
 
-/// The functions that list folders can still be attributes of a class, and are still known to functions of `os`.
+/// The functions that list folders sort the names. Otherwise they behave like the originals, as attributes of a class
+/// and in `os.supports_fd`.
 fn folders_are_listed_as_before_in_the_order_of_names() {
     let code = "
 import os, pathlib, shutil

@@ -1,4 +1,4 @@
-//! Compares the documents with the program: their examples, their quotations and their links.
+//! Compares the documents with the program: their examples, quotations and links.
 
 mod links;
 mod samples;
@@ -11,26 +11,23 @@ use std::path::Path;
 
 use crate::harness::{Test, root};
 
-/// Returns the tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [links::tests(), samples::tests(), tables::tests(), texts::tests()];
     parts.into_iter().flatten().collect()
 }
 
-/// A page that people read.
 struct Document {
     /// The path from the root of the checkout.
     name: String,
     text: String,
 }
 
-/// Returns all pages, sorted by name.
 fn documents() -> Vec<Document> {
     let mut names: Vec<String> =
         ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let path = entry.unwrap().path();
-        // The folder also has schemas, which are for programs.
+        // The folder also has schemas, which only programs read.
         if path.extension().is_some_and(|extension| extension == "md") {
             names.push(format!("docs/{}", path.file_name().unwrap().to_str().unwrap()));
         }
@@ -40,7 +37,6 @@ fn documents() -> Vec<Document> {
     names.into_iter().map(|name| Document { text: read(&name), name }).collect()
 }
 
-/// Returns the text of a file of the checkout.
 fn read(name: impl AsRef<Path>) -> String {
     fs::read_to_string(root().join(name)).unwrap()
 }

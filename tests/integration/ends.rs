@@ -1,4 +1,4 @@
-//! The end of a run, at every tier and for every cause. Some of the scripts resist it.
+//! Tests how a run ends, at every tier and for every cause. Some of the scripts resist their end.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -46,12 +46,12 @@ const CONTAINMENTS: [(&str, &[(&str, &str)]); 6] = [
         &[("QWED_MCP_TEST_KERNEL_LACKS", "namespaces,landlock"), ("QWED_MCP_SANDBOX", "degraded")],
     ),
     ("off", &[("QWED_MCP_SANDBOX", "off")]),
-    // A kernel that cannot keep signals within a run.
+    // This kernel cannot restrict the signals of a run.
     ("old off", &[("QWED_MCP_SANDBOX", "off"), ("QWED_MCP_TEST_KERNEL_LACKS", "landlock")]),
 ];
 
-/// Forks whenever another process is allowed, and so do all its children. If it may not fork, it starts threads that do
-/// not end. An alarm ends each process after a minute and a half, in case nothing else does.
+/// This bomb and its children fork as long as the kernel allows more processes. If it may not fork, it starts threads
+/// that do not end. An alarm ends each process after 90 seconds if nothing else does.
 const BOMB: &str = "
 import os, resource, signal, threading, time
 signal.alarm(90)
@@ -92,14 +92,14 @@ fn builder(name: &str) -> ServerBuilder {
     if name == "warm" {
         builder = builder.warm("json");
     }
-    // The processes of an ordinary user are limited at every tier.
+    // At every tier, the kernel limits the processes of an ordinary user, but not of root.
     match ordinary_user(USER) {
         Some(user) => builder.with_user(user),
         None => builder,
     }
 }
 
-/// Starts a server that runs scripts. Returns the server and the number of its script processes at rest.
+/// Starts a server that runs scripts. Returns the server and the number of its script processes when it is idle.
 fn server(builder: ServerBuilder, name: &str) -> (McpProcess, usize) {
     let mut server = builder.connect();
     if name == "warm" {
@@ -114,13 +114,13 @@ fn server(builder: ServerBuilder, name: &str) -> (McpProcess, usize) {
     (server, wanted)
 }
 
-/// Lets only one bomb run at a time, because their processes are counted together.
+/// Lets only one bomb run at a time, because the kernel counts the processes of all bombs together.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the bomb, and waits until its processes run. This is the control for the tests: the bomb works.
+/// Starts the bomb and waits until its processes run. This is the control, because it shows that the bomb works.
 fn start_bomb(server: &mut McpProcess, name: &str, at_rest: usize) -> i64 {
     let id = server.start_execute(BOMB);
     let scratch = server.scratch.path().to_owned();
@@ -134,7 +134,7 @@ fn is_one_process(name: &str) -> bool {
     ["T2", "T1"].contains(&name)
 }
 
-/// Asserts that all processes of the run end within one second.
+/// Asserts that all processes of the run have ended within one second.
 fn assert_ended(scratch: &Path, at_rest: usize, name: &str) {
     let left = || alive_with_marker(scratch).len();
     assert!(
@@ -158,7 +158,7 @@ fn a_bomb_that_goes_on_forking_ends_with_its_time() {
         let reply = server.reply(id);
         let scratch = server.scratch.path().to_owned();
         if name != "warm" {
-            // The processes have ended before the reply.
+            // The server replies only after the processes have ended.
             assert_eq!(alive_with_marker(&scratch).len(), 0, "{name}");
         }
         assert_ended(&scratch, at_rest, name);
@@ -213,7 +213,6 @@ fn assert_nothing_left(server: &McpProcess, name: &str) {
     assert!(eventually(Duration::from_secs(60), is_empty).is_some(), "{name}: {entries:?}");
 }
 
-/// Sends a signal to all supervisors of this server.
 fn signal_supervisors(server: &McpProcess, signal: Signal) {
     for pid in descendants(server.pid()) {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -289,7 +288,7 @@ fn what_a_killed_server_left_is_removed_by_the_next_one() {
     let canary = place.path().join(format!("qwed-mcp-canary-{}", "b".repeat(32)));
     fs::create_dir(&canary).unwrap();
     fs::create_dir(place.path().join("qwed-mcp-notes")).unwrap();
-    // The lock simulates a run of another server. Its folder must stay.
+    // The lock stands for a run of another server, whose folder must not be removed.
     let locked = place.path().join(format!("qwed-mcp-{}", "c".repeat(32)));
     fs::create_dir(&locked).unwrap();
     let lock = fs::File::open(&locked).unwrap();
@@ -317,7 +316,7 @@ fn what_a_killed_server_left_is_removed_by_the_next_one() {
 }
 
 fn one_call_leaves_the_server_what_it_was() {
-    // At tier 2, the server must not become the run's user to remove the run's files.
+    // At tier 2, the server must not switch to the run's user to remove the run's files.
     let name = "T2";
     let builder = ServerBuilder::new()
         .unchecked()
@@ -385,7 +384,7 @@ print(len(found))
     }
 }
 
-/// Many processes share much memory. The kernel needs seconds to count it exactly.
+/// Many processes share much memory. The kernel needs seconds to count this memory exactly.
 fn the_server_answers_while_processes_share_much_memory() {
     let code = "
 import ctypes, mmap, os, time
@@ -408,7 +407,7 @@ time.sleep(60)
 ";
     for name in ["T3", "warm"] {
         let mut told = Vec::new();
-        // If other programs use the processors, the server measures the memory late.
+        // If other programs use the processors, the server measures the memory late. So try again.
         let is_in_time = succeeds_once(|| {
             let builder = builder(name).variable("QWED_MCP_MEMORY_MB", "256");
             let (mut server, _) = server(builder, name);
@@ -428,11 +427,11 @@ time.sleep(60)
             };
             server.finish();
             let text = reply["result"]["content"][0]["text"].as_str().unwrap();
-            // Shared memory is counted once, so all 40 processes exist before the limit is exceeded.
+            // Shared memory counts once, so all 40 processes exist before the run exceeds its limit.
             assert!(text.contains("shared"), "{name}: {text}");
             assert!(text.contains("The memory limit of the sandbox ended it."), "{name}: {text}");
             told.push(format!("{slowest:?}: {text}"));
-            // An exact measurement would take seconds, and would block the server's thread.
+            // An exact measurement would block the server's thread for seconds.
             !text.contains("grown") && slowest < Duration::from_millis(200)
         });
         assert!(is_in_time, "{name}: {told:?}");

@@ -57,7 +57,7 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
         .split('\'')
         .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_') && !name.is_empty())
         .collect();
-    // Python sets LC_CTYPE itself (PEP 538). HOME and TMPDIR are the scratch folder.
+    // Python sets `LC_CTYPE` itself (PEP 538). `HOME` and `TMPDIR` are the scratch folder.
     let expected = [
         "HOME",
         "LC_CTYPE",
@@ -76,7 +76,7 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
 fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
-    // A shim like those of version managers: a slow shell script that starts the real program.
+    // A slow shell script that starts the real Python, like the shims of version managers.
     let shim = folder.path().join("python3");
     let script =
         format!("#!/bin/sh\necho x >> {}\nexec {} \"$@\"\n", count.display(), python().display());
@@ -94,7 +94,8 @@ fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     server.finish();
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n", "the shim is asked once");
 
-    // VIRTUAL_ENV takes precedence over PATH. QWED_MCP_PYTHON takes precedence over both, and may be a name.
+    // `VIRTUAL_ENV` takes precedence over `PATH`. `QWED_MCP_PYTHON` takes precedence over both, and may be a program
+    // name.
     let environment = python().parent().unwrap().parent().unwrap();
     let server = ServerBuilder::new().without("QWED_MCP_PYTHON").variable("PATH", &path);
     let server = server.variable("XDG_DATA_HOME", data.to_str().unwrap());

@@ -1,4 +1,4 @@
-//! Environments for scripts: `env create` and the related commands, and the choice of the interpreter.
+//! Tests environments for scripts: the commands `qwed-mcp env`, and the choice of the interpreter.
 
 use std::fs;
 use std::io::Write as _;
@@ -46,27 +46,24 @@ tests! {
         the_lock_has_the_versions_that_the_tests_have;
 }
 
-/// The name of a package that creates a file whenever an interpreter with this package starts.
+/// A package that creates a file whenever an interpreter with this package starts.
 const TELL_TALE: &str = "tell_tale";
 
-/// The maximum time to wait for a running process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home folder, a data folder, and wheels that replace the network.
+/// A home folder, a data folder, and wheels that replace the package index.
 struct Fixture {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
 }
 
 impl Fixture {
-    /// Creates a fixture with uv and a Python on `PATH`.
     fn with_uv() -> Self {
         let fixture = Self::with_pip();
         symlink(uv(), fixture.at("bin/uv")).unwrap();
         fixture
     }
 
-    /// Creates a fixture with a Python on `PATH`.
     fn with_pip() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["home", "bin", "wheels", "marks"] {
@@ -112,7 +109,6 @@ impl Fixture {
         names
     }
 
-    /// Creates a wheel with these files.
     fn wheel(&self, name: &str, version: &str, requires: &str, files: &[(&str, &str)]) {
         let program = "\
 import base64, hashlib, json, sys, zipfile
@@ -139,7 +135,6 @@ with zipfile.ZipFile(f'{folder}/{name}-{version}-py3-none-any.whl', 'w') as whee
         assert!(child.wait().unwrap().success());
     }
 
-    /// Writes the lock for these wheels.
     fn write_lock(&self, wheels: &[&str]) {
         let program = "\
 import hashlib, sys
@@ -166,7 +161,6 @@ for wheel in sys.argv[2:]:
         self.command(arguments).output().unwrap()
     }
 
-    /// Returns the arguments of `env create` with the lock of this fixture.
     fn create(&self) -> Vec<String> {
         let lock = self.at("lock").to_str().unwrap().to_owned();
         ["env", "create", "--offline", "--lock", &lock].map(str::to_owned).into()
@@ -179,13 +173,13 @@ for wheel in sys.argv[2:]:
         let arguments: Vec<&str> =
             arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let output = self.run(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
         let folder = String::from_utf8(output.stdout).unwrap();
-        (PathBuf::from(folder.trim_end()), said)
+        (PathBuf::from(folder.trim_end()), stderr)
     }
 
-    /// Expects that no environment can be created. Returns the messages of the command.
+    /// Runs `env create`, which must fail. Returns the messages of the command.
     #[track_caller]
     fn not_created(&self, more: &[&str]) -> String {
         let before = self.listed();
@@ -193,16 +187,16 @@ for wheel in sys.argv[2:]:
         let arguments: Vec<&str> =
             arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let output = self.run(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "");
         assert!(
-            said.contains("the environment was not created, and nothing was changed: "),
-            "{said}"
+            stderr.contains("the environment was not created, and nothing was changed: "),
+            "{stderr}"
         );
         assert_eq!(self.listed(), before);
-        assert_eq!(self.names().len(), before.len(), "{said}");
-        said
+        assert_eq!(self.names().len(), before.len(), "{stderr}");
+        stderr
     }
 
     fn listed(&self) -> Vec<Value> {
@@ -237,12 +231,12 @@ for wheel in sys.argv[2:]:
         crate::harness::write_program(&path, &format!("#!/bin/sh\n{text}\n"));
     }
 
-    /// Replaces uv by a program that blocks at commands with this word.
+    /// Replaces uv by a script that blocks at commands with this argument.
     fn stop_uv_at(&self, word: &str) {
         self.stop_uv_after(word, ":");
     }
 
-    /// Runs a command of the shell before a later uv blocks.
+    /// Like `stop_uv_at`, but first runs a shell command.
     fn stop_uv_after(&self, word: &str, command: &str) {
         let stop = format!(
             "case \"$*\" in *' {word} '*) {command}; echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \
@@ -294,7 +288,7 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.starts_with("NAME ") && table.contains("\nenv-1   not in use  "), "{table}");
 
-    // The environment takes precedence over VIRTUAL_ENV and PATH.
+    // The environment takes precedence over `VIRTUAL_ENV` and `PATH`.
     let other = python().parent().unwrap().parent().unwrap().to_str().unwrap();
     let mut server = fixture.server().variable("VIRTUAL_ENV", other).connect();
     let code = "import sys, tiny_one, tiny_two\nprint(tiny_one.value, tiny_two.value, sys.executable, tiny_one.__cached__)";
@@ -316,12 +310,12 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     assert_eq!(interpreter["source"], "environment");
     assert_eq!(interpreter["program"], python.to_str().unwrap());
     assert!(!fixture.at("marks/mark").exists(), "code of a package ran outside of the sandbox");
-    // The modules that scripts import are compiled.
+    // `env create` has compiled the modules that scripts import.
     let library = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap().path();
     let compiled = fs::read_dir(library.join("site-packages/tiny_one/__pycache__")).unwrap();
     assert_eq!(compiled.count(), 1);
 
-    // The control: the package's code runs if the interpreter is started without special options.
+    // The control: the package's code runs if the interpreter starts without special options.
     assert!(Command::new(&python).args(["-c", "pass"]).status().unwrap().success());
     assert!(fixture.at("marks/mark").exists());
 
@@ -343,7 +337,7 @@ fn an_environment_is_made_with_venv_and_pip() {
 
 fn a_newer_version_than_the_locked_one_is_not_taken() {
     for fixture in [Fixture::with_pip(), Fixture::with_uv()] {
-        // pip resolves a package with an extra apart from the package itself.
+        // pip resolves a package with an extra separately from the package itself.
         fixture.wheel("tiny_two", "2.1", "tiny-one[more]", &[("tiny_two/__init__.py", "")]);
         fixture.wheel("tiny_one", "1.1", "", &[("tiny_one/__init__.py", "")]);
         fixture.write_lock(&["tiny_one-1.0", "tiny_two-2.1"]);
@@ -426,7 +420,7 @@ fn an_environment_that_a_server_uses_stays_until_it_has_ended() {
     assert_eq!(fixture.listed().len(), 1);
     assert_eq!(fixture.names(), ["env-2"]);
 
-    // An environment that a server uses by its path is not removed either.
+    // If a server uses an environment by its path, the environment is not removed either.
     let python = second.join("bin/python").to_str().unwrap().to_owned();
     let mut server = fixture.server().variable("QWED_MCP_PYTHON", &python).connect();
     assert_eq!(server.execute(code).text(), expected(&second));
@@ -498,7 +492,7 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
     fs::create_dir_all(at("usr/bin")).unwrap();
     fs::create_dir(at("elsewhere")).unwrap();
     crate::harness::copy_program(binary(), at("usr/bin/qwed-mcp"));
-    // This Python is not in a virtual environment with the program, like the Python of a system.
+    // This Python is not in the program's own virtual environment. The system's Python is like this.
     let marked = format!("#!/bin/sh\ntouch {}\n", at("mark").display());
     crate::harness::write_program(at("usr/bin/python"), &marked);
     symlink(at("own/bin/qwed-mcp"), at("elsewhere/link")).unwrap();
@@ -538,7 +532,7 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
     assert_eq!(found["source"], "virtual_env", "{found}");
     assert!(!at("mark").exists());
 
-    // A missing interpreter is skipped, and the report mentions it.
+    // A missing interpreter is skipped. The report mentions it.
     fs::remove_file(at("own/bin/python")).unwrap();
     let found = run("own/bin/qwed-mcp", &[("VIRTUAL_ENV", &other)]);
     assert_eq!(found["source"], "virtual_env", "{found}");
@@ -553,7 +547,7 @@ fn the_newest_complete_environment_is_taken() {
         assert_eq!(found["program"], folder.join("bin/python").to_str().unwrap(), "{found}");
         assert_eq!(found["source"], "environment");
     };
-    // These are copies of the first environment, which work because their interpreter is the same.
+    // Copies of the first environment work, because they use the same interpreter.
     let copy = |name: &str| {
         let to = fixture.environments().join(name);
         let copied = Command::new("cp").arg("-a").args([&first, &to]).status();
@@ -570,7 +564,7 @@ fn the_newest_complete_environment_is_taken() {
         ("env-14", Some("{\"format\": 2}")),
         ("env-x", Some("{}")),
         ("env-015", None),
-        // The marker comes from a package, and the installation has not ended.
+        // The marker file comes from a package, so the installation is not complete.
         ("env-16", None),
     ] {
         copy(name);
@@ -588,7 +582,7 @@ fn the_newest_complete_environment_is_taken() {
     symlink(marker("env-10"), marker("env-20")).unwrap();
     symlink(&tenth, fixture.environments().join("env-21")).unwrap();
     expect(&tenth);
-    // Incomplete environments are removed. A folder with another name stays, and so does a symlink.
+    // Incomplete environments are removed. Symlinks, and folders with other names, are not removed.
     assert_eq!(fixture.listed().len(), 1);
     assert_eq!(fixture.names(), ["env-015", "env-10", "env-21", "env-x"]);
     assert!(!fixture.environments().join(".env-16.begun").exists());
@@ -621,8 +615,8 @@ fn an_environment_that_others_can_change_is_not_used() {
     mode(&fixture.environments(), 0o770);
     let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("has mode 0770") && said.contains("chmod go-w"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("has mode 0770") && stderr.contains("chmod go-w"), "{stderr}");
     assert_eq!(fixture.names(), ["env-1"]);
 }
 
@@ -675,7 +669,7 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
         }
     }
     assert!(!mark.exists(), "what replaced a file of the environment was started");
-    // The control: the replacement creates its file if it is started.
+    // The control: the replaced program creates its file when it starts.
     let program = fixture.at("bin/marking");
     other(&program);
     assert!(Command::new(&program).args(["-c", "pass"]).status().unwrap().success());
@@ -723,18 +717,18 @@ fn a_missing_module_is_answered_with_the_installed_packages() {
     server.finish();
 }
 
-/// Returns a script with a header that lists these packages.
+/// Returns a script whose header lists these packages.
 fn listing(packages: &[&str], code: &str) -> String {
     format!("# /// script\n# dependencies = {packages:?}\n# ///\n{code}")
 }
 
-/// The names of the environments for packages of scripts.
+/// Returns the environments for the packages of scripts.
 fn of_scripts(fixture: &Fixture) -> Vec<Value> {
     let is_of_scripts = |it: &Value| it["name"].as_str().unwrap().starts_with("scripts/");
     fixture.listed().into_iter().filter(is_of_scripts).collect()
 }
 
-/// A fixture with an environment, for servers that install packages from the fixture's wheels.
+/// Returns a fixture with an environment. Its servers install packages from the fixture's wheels.
 fn installing(with_uv: bool) -> Fixture {
     let mut fixture = if with_uv { Fixture::with_uv() } else { Fixture::with_pip() };
     fixture.prepend("PIP_NO_INDEX", "1");
@@ -749,7 +743,7 @@ const USES_TINY_TWO: &str =
 fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
     let fixture = installing(true);
     let script = listing(&["tiny-two>=2"], USES_TINY_TWO);
-    // Without a list, nothing is installed.
+    // If the admin allows no packages, nothing is installed.
     let mut server = fixture.server().connect();
     let result = server.execute(&script);
     assert!(result.texts[1].contains("`qwed-mcp env create --with 'tiny-two>=2'`"), "{result:?}");
@@ -764,7 +758,7 @@ fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
     let remedy = "This server may install other, tiny-one, tiny-two, and the packages of \
                   `qwed-mcp env create`, if the script begins with the lines `# /// script`, `# dependencies = [\"NAME\"]` and `# ///`.";
     assert!(without.texts[1].ends_with(remedy), "{without:?}");
-    // Equal lists have the same environment.
+    // Equal lists share an environment.
     let other = listing(&["TINY_two >=2", "tiny-two>=2"], USES_TINY_TWO);
     for script in [&script, &script, &other] {
         let result = server.execute(script);
@@ -777,13 +771,13 @@ fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
     assert!(absent.texts[1].ends_with(remedy), "{absent:?}");
     let job = server.place(&script);
     assert!(server.wait_for_job(&job).texts[0].contains("scripts/env-1"));
-    // The script of the documents, with other packages. One of them is there anyway.
+    // The script in the documents, with other packages. One of them is already in the server's environment.
     let page = fs::read_to_string(root().join("docs/CONFIGURATION.md")).unwrap();
     let sample = page.split("```").find_map(|block| block.strip_prefix("python\n")).unwrap();
     let sample = sample.replace("networkx>=3", "tiny-two").replace("numpy", "tiny-one");
     let result = server.execute(&sample.replace("networkx", "tiny_two"));
     assert_eq!(result.text(), "Execution completed successfully.", "{sample}");
-    // Other packages need the admin's permission, also if they are there.
+    // Other packages need the admin's permission, even if the server's environment has them.
     for other in ["tell-tale-two", "tell-tale"] {
         let refused = server.execute(&listing(&["tiny-two", other], "import tiny_two"));
         assert!(refused.texts[1].contains("qwed-mcp env create --with tiny-two"), "{refused:?}");
@@ -833,28 +827,32 @@ fn packages_of_scripts_stay_for_servers_and_replays_until_they_are_removed() {
         assert!(!is_without(&replayed) && replayed["verdict"] == "identical", "{replayed}");
         let replayed = replay(allowing.clone().without("QWED_MCP_ENV_ALLOW"));
         assert!(is_without(&replayed) && replayed["verdict"] == "differs", "{replayed}");
-        // The environment is not the newest of all servers.
+        // An environment for scripts' packages is not used as the newest environment of servers.
         let newest = fixture.interpreter()["program"].as_str().unwrap().to_owned();
         assert!(!newest.contains("scripts"), "{newest}");
         let removed = fixture.run(&["env", "remove", "scripts/env-1"]);
         assert_eq!(String::from_utf8_lossy(&removed.stdout), "scripts/env-1 is removed\n");
         assert!(!fixture.environments().join("scripts/env-1").exists());
-        // A replay installs nothing. A server does, also if the environment is removed while it runs.
+        // A replay installs nothing. A server installs the packages again if the environment is removed while the
+        // server runs.
         assert!(is_without(&replay(allowing.clone())));
         let mut server = allowing.clone().connect();
         assert!(server.execute(&script).text().contains("scripts/env-1"));
         fs::remove_dir_all(fixture.environments().join("scripts/env-1")).unwrap();
         assert!(server.execute(&script).text().contains("scripts/env-1"));
         server.finish();
-        // An environment whose interpreter starts with other files is not used.
+        // An environment is not used if a file that its interpreter reads at its start was changed.
         let changed = fixture.environments().join("scripts/env-1/pyvenv.cfg");
         fs::write(&changed, fs::read_to_string(&changed).unwrap() + "\n").unwrap();
         let mut server = allowing.connect();
         assert!(server.execute(&script).text().contains("scripts/env-2"));
         server.finish();
         let removed = fixture.run(&["env", "remove"]);
-        let told = String::from_utf8_lossy(&removed.stdout).into_owned();
-        assert_eq!(told, "env-1 is removed\nscripts/env-2 is removed\nscripts/env-1 is removed\n");
+        let stdout = String::from_utf8_lossy(&removed.stdout).into_owned();
+        assert_eq!(
+            stdout,
+            "env-1 is removed\nscripts/env-2 is removed\nscripts/env-1 is removed\n"
+        );
         let mark = fixture.at("marks/mark");
         assert!(!mark.exists(), "no code of a package runs outside of the sandbox");
     }
@@ -864,9 +862,9 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
     let mut fixture = Fixture::with_uv();
     fixture.prepend("UV_OFFLINE", "1");
     fixture.created(&[]);
-    // The hashes of the program's lock are used, also where another wheel has the same name and version.
+    // The hashes in the program's lock apply, even if another wheel has the same name and version.
     fixture.wheel("et_xmlfile", "2.0.0", "", &[("et_xmlfile/__init__.py", "")]);
-    // A package that changes what the interpreter starts with.
+    // This package changes a file that the interpreter reads at its start.
     fixture.wheel("hostile", "1.0", "", &[("hostile-1.0.data/data/pyvenv.cfg", "home = /")]);
     let allowing = fixture.server().variable("QWED_MCP_ENV_ALLOW", "missing,hostile,tiny-two");
     let lines = fixture.at("lines.jsonl");
@@ -891,12 +889,12 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
         }
     }
     assert_eq!(of_scripts(&fixture).len(), 0);
-    // A part of a header that is not read is named.
+    // The server names the part of a header that it does not understand.
     let with_condition = listing(&["tiny-two", "tiny-one; os_name == 'x'"], "import absent");
     let result = server.execute(&with_condition);
     assert!(result.texts[1].contains("A part of the script's header was not read"), "{result:?}");
-    // A call that is cancelled while packages are installed, and a server that ends meanwhile, leave nothing, however long
-    // the removal takes.
+    // A call is cancelled during an installation, and then the server ends. Neither leaves files, even if their
+    // removal takes long.
     let folder = fixture.environments().join("scripts/env-2/many");
     let many = format!("mkdir {0} && cd {0} && seq 60000 | xargs touch", folder.display());
     fixture.stop_uv_after("install", &many);
@@ -924,7 +922,8 @@ fn a_server_keeps_eight_environments_for_packages_of_scripts() {
     let names: Vec<_> = of_scripts(&fixture).iter().map(|it| it["name"].clone()).collect();
     assert_eq!(names.len(), 8);
     assert!(names.contains(&json!("scripts/env-10")) && !names.contains(&json!("scripts/env-1")));
-    // The first of these calls is cancelled while uv runs, and the others before. They do not stop later calls.
+    // The first of these calls is cancelled while uv runs. The other calls are cancelled while they wait. Later calls
+    // are not affected.
     fixture.program("uv", &format!("sleep 0.5\nexec {} \"$@\"", uv().display()));
     let calls: Vec<i64> = (1..=9)
         .map(|number| {
@@ -940,7 +939,7 @@ fn a_server_keeps_eight_environments_for_packages_of_scripts() {
     let result = server.execute(&script);
     let log = server.finish();
     assert!(result.texts[0].contains("scripts/env-12/lib"), "{result:?} {log}");
-    // With a policy, nothing is installed.
+    // If a policy is set, nothing is installed.
     let policy = fixture.at("policy.toml");
     fs::write(&policy, "").unwrap();
     let allowing = fixture.server().variable("QWED_MCP_ENV_ALLOW", "tiny-two");
@@ -957,7 +956,7 @@ fn a_full_disk_leaves_no_environment() {
         fixture.wheel("large", "1.0", "", &[("large.py", &format!("text = '{filler}'\n"))]);
         fixture.write_lock(&["large-1.0"]);
         fs::create_dir(fixture.at("data")).unwrap();
-        // The command gets its own disk, which disappears with its mount namespace.
+        // The command gets its own disk in a mount namespace. The disk disappears with the namespace.
         let script = "mount -t tmpfs -o size=$1,mode=700 none \"$2\" || exit 99\ndata=$2\nshift 2\n\
                       \"$@\"\necho code=$?\nls -A \"$data/qwed-mcp/environments\"";
         let mut command = Command::new("unshare");
@@ -965,12 +964,12 @@ fn a_full_disk_leaves_no_environment() {
         command.arg(fixture.at("data")).arg(binary()).args(fixture.create()).env_clear();
         command.envs(fixture.variables.iter().map(|(name, value)| (name, value)));
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "code=1\n.lock\n", "{said}");
-        assert!(said.contains("No space left on device"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "code=1\n.lock\n", "{stderr}");
+        assert!(stderr.contains("No space left on device"), "{stderr}");
         assert!(
-            said.contains("the environment was not created, and nothing was changed: "),
-            "{said}"
+            stderr.contains("the environment was not created, and nothing was changed: "),
+            "{stderr}"
         );
     }
 }
@@ -979,7 +978,7 @@ fn an_environment_that_cannot_be_removed_stops_no_command() {
     let fixture = Fixture::with_uv();
     let half_made = fixture.environments().join("env-7/x");
     fs::create_dir_all(&half_made).unwrap();
-    // A mount point cannot be removed.
+    // A folder that is a mount point cannot be removed.
     let script = "mount -t tmpfs none \"$1\" || exit 99\nshift\n\"$@\" || exit 98\n\
                   \"$0\" env list || exit 97\n\"$0\" env remove env-8";
     let mut command = Command::new("unshare");
@@ -987,13 +986,13 @@ fn an_environment_that_cannot_be_removed_stops_no_command() {
     command.arg(&half_made).arg(binary()).args(fixture.create()).env_clear();
     command.envs(fixture.variables.iter().map(|(name, value)| (name, value)));
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.contains("env-8 ") && printed.contains("env-8 is removed"), "{printed}");
     assert!(
-        said.contains("older environments were not removed") && said.contains("busy"),
-        "{said}"
+        stderr.contains("older environments were not removed") && stderr.contains("busy"),
+        "{stderr}"
     );
 }
 
@@ -1015,9 +1014,9 @@ fn interrupted_at_any_point_it_leaves_no_environment() {
         assert!(String::from_utf8_lossy(&output.stdout).ends_with("env-1\n"));
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(130), "{said}");
-        assert!(said.contains("interrupted: nothing was changed"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
+        assert!(stderr.contains("interrupted: nothing was changed"), "{stderr}");
         assert_eq!(fixture.names(), ["env-1"]);
         eventually(PATIENCE, || !is_alive(uv)).expect("uv is killed");
     }
@@ -1032,19 +1031,19 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let uv = fixture.reached();
         child.kill().unwrap();
         child.wait().unwrap();
-        // While uv of the killed command is still running, another command neither creates nor removes environments.
-        // Without the blocking uv, a command that ignores the lock would not wait.
+        // uv of the killed command still runs. Until it ends, no command creates or removes environments. The
+        // blocking uv is replaced first, because a command that ignores the lock would otherwise wait.
         fs::remove_file(fixture.at("bin/uv")).unwrap();
         let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("another process is making or removing environments"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains("another process is making or removing environments"), "{stderr}");
         assert_eq!(fixture.listed().len(), 1);
         assert_eq!(fixture.names(), ["env-1", "env-2"]);
         kill(uv, Signal::SIGKILL).unwrap();
         let is_removed = || fixture.listed().len() == 1 && fixture.names() == ["env-1"];
         eventually(PATIENCE, is_removed).expect("the lock is free");
     }
-    // The same for a kill at any other moment.
+    // The same holds for a kill at any other moment.
     symlink(uv(), fixture.at("bin/real")).unwrap();
     fs::rename(fixture.at("bin/real"), fixture.at("bin/uv")).unwrap();
     let mut wait = Duration::from_millis(20);
@@ -1076,7 +1075,7 @@ fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
     let requirement = pip.at("requirement");
     fs::write(&requirement, "tiny-two==2.0\n").unwrap();
     let of_uv = format!("[pip]\ntarget = {:?}\n", target(&uv));
-    // The configuration of a project above the environment is not used.
+    // The configuration of a project in a parent folder is not used.
     fs::write(uv.at("uv.toml"), &of_uv).unwrap();
     let of_project = uv.at("project");
     fs::create_dir(&of_project).unwrap();
@@ -1112,7 +1111,8 @@ fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
         let module = library.join("site-packages/tiny_one/__init__.py");
         assert!(module.symlink_metadata().unwrap().is_file());
 
-        // The user's own configuration is used. If it installs packages elsewhere, they are reported as missing.
+        // The user's own configuration is used. If it installs packages elsewhere, the command reports them as
+        // missing.
         let of_pip = format!("[install]\ntarget = {}\n", target(&fixture));
         let of_uv = format!("[pip]\ntarget = {:?}\n", target(&fixture));
         for (file, text) in
@@ -1139,27 +1139,27 @@ fn one_process_at_a_time_makes_environments() {
     let uv = fixture.reached();
     for arguments in [fixture.create(), ["env", "remove"].map(str::to_owned).into()] {
         let output = fixture.command(&[]).args(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         let folder = fixture.environments().display().to_string();
         let expected =
             format!("another process is making or removing environments in {folder}; try again");
-        assert!(said.contains(&expected), "{said}");
+        assert!(stderr.contains(&expected), "{stderr}");
     }
     assert_eq!(fixture.listed().len(), 0);
     assert_eq!(fixture.names(), ["env-1"]);
     kill(uv, Signal::SIGKILL).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("the packages cannot be installed: ") && said.contains("signal: 9"),
-        "{said}"
+        stderr.contains("the packages cannot be installed: ") && stderr.contains("signal: 9"),
+        "{stderr}"
     );
     assert_eq!(fixture.names(), Vec::<String>::new());
 }
 
 fn what_cannot_be_made_is_told() {
-    // The packages do not exist.
+    // The lock lists packages that do not exist.
     for mut fixture in [Fixture::with_uv(), Fixture::with_pip()] {
         let empty = fixture.at("empty").to_str().unwrap().to_owned();
         fs::create_dir(&empty).unwrap();
@@ -1170,7 +1170,7 @@ fn what_cannot_be_made_is_told() {
             said.contains("the packages cannot be installed: ") && said.contains("tiny"),
             "{said}"
         );
-        // The package index does not respond either.
+        // The package index also does not respond.
         for (name, value) in [
             ("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple"),
             ("UV_HTTP_RETRIES", "0"),
@@ -1257,7 +1257,7 @@ fn a_package_cannot_bring_what_the_environment_starts_with() {
             fixture.wheel("evil", "1.0", "", &[("evil.py", ""), (&file, text)]);
             fixture.write_lock(&["evil-1.0"]);
             let said = fixture.not_created(&[]);
-            // uv itself refuses some of these names.
+            // uv itself refuses some of these file names.
             let of_uv = "the packages cannot be installed: ";
             let of_ours = "a package changes files that run when the interpreter starts, so none of its code was run: ";
             assert!(
@@ -1267,7 +1267,7 @@ fn a_package_cannot_bring_what_the_environment_starts_with() {
             );
             assert!(!mark.exists(), "{name}: code of a package ran outside of the sandbox");
         }
-        // Other files are permitted.
+        // A package may add other files.
         let files = [
             ("evil.py", ""),
             ("evil-1.0.data/scripts/evil", "#!python\n"),
@@ -1289,11 +1289,11 @@ fn invalid_arguments_are_refused() {
     let text = fs::read_to_string(&lock).unwrap();
     fs::write(&lock, format!("{text}--index-url https://example.org\n")).unwrap();
     let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        said.contains("is not a lock file that can be used: line 5: expected NAME==VERSION"),
-        "{said}"
+        stderr.contains("is not a lock file that can be used: line 5: expected NAME==VERSION"),
+        "{stderr}"
     );
     for arguments in [
         ["--with", "https://example.org/x.whl"],

@@ -1,4 +1,4 @@
-//! The examples of the documents, run with the real packages from PyPI.
+//! Runs the examples in the documents with the real packages from PyPI.
 
 use crate::harness::ServerBuilder;
 
@@ -16,7 +16,6 @@ tests! {
         the_financial_example_of_the_documents_is_refuted;
 }
 
-/// Runs a script. Returns its text, and whether it is an error.
 fn run(code: &str) -> (String, bool) {
     let mut server = ServerBuilder::new().connect();
     let result = server.execute(code);
@@ -40,8 +39,8 @@ fn z3_contradiction() {
     );
 }
 
-/// The documents of 0.2.x state that this script succeeds and prints 14490.97. The correct value is 14499.48, so the
-/// assertion must fail.
+/// The documents of version 0.2 claim that this script succeeds and prints 14490.97. The correct value is 14499.48,
+/// so the assertion must fail.
 fn the_financial_example_of_the_documents_is_refuted() {
     let code = "from decimal import Decimal, ROUND_HALF_UP\n\nP = Decimal('10000')\nr = Decimal('0.075')\nn = Decimal('4')\nt = Decimal('5')\n\nA = P * (1 + r/n) ** (n*t)\nA = A.quantize(Decimal('0.01'), rounding=ROUND_HALF_UP)\nprint(f'Future value: ${A}')\nassert A == Decimal('14490.97'), f'Expected 14490.97, got {A}'";
     let (text, is_error) = run(code);
@@ -63,7 +62,7 @@ fn qwed_sql_guard() {
     let code = "from qwed_new.guards.sql_guard import SQLGuard\n\nguard = SQLGuard()\nresult = guard.verify_query(\"SELECT * FROM users WHERE id = '1' OR '1'='1'\")\nprint(f'Verified: {result[\"verified\"]}')\nprint(f'Message: {result.get(\"message\", \"\")}')";
     let (text, is_error) = run(code);
     assert!(!is_error, "{text}");
-    // `qwed` 8.0 accepts this query as one read-only statement. The test only records the guard's answer.
+    // `qwed` 8.0 accepts this query as one read-only statement. The test only records this behaviour of `qwed`.
     assert!(
         text.starts_with("STDOUT:\nVerified: True\nMessage: One read-only statement"),
         "{text}"
@@ -96,7 +95,6 @@ fn qwed_legal_in_the_background() {
     server.finish();
 }
 
-/// All imports that replace the removed tools work.
 fn every_import_of_the_migration_table_works() {
     let mut server = ServerBuilder::new().connect();
     let mut imports = Vec::new();

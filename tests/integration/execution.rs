@@ -22,12 +22,10 @@ tests! {
 const CAP: usize = 1_048_576;
 const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]";
 
-/// The way in which a server runs scripts.
+/// The kind of interpreter in which a server runs scripts.
 #[derive(Clone, Copy)]
 enum Executor {
-    /// Runs each script in a new interpreter.
     Cold,
-    /// Runs each script in a fork of a warm interpreter.
     Warm,
 }
 
@@ -43,11 +41,11 @@ impl Executor {
         }
     }
 
-    /// Asserts that all processes of the run have ended.
     fn assert_nothing_is_left(self, server: &McpProcess) {
         let (at_rest, limit) = match self {
             Self::Cold => (0, Duration::ZERO),
-            // The fork server's own processes remain. The reply may arrive before the run's processes have ended.
+            // The processes of the fork server remain. The reply may arrive before the processes of the run have
+            // ended.
             Self::Warm => (FORK_SERVER_PROCESSES, Duration::from_secs(5)),
         };
         let is_at_rest = || alive_with_marker(server.scratch.path()).len() == at_rest;
@@ -128,7 +126,7 @@ fn the_parts_that_exist_are_joined_and_trimmed(executor: Executor) {
         let result = server.execute(code);
         assert_eq!(result.text(), text, "{code:?}");
         let is_success = text.ends_with("successfully.");
-        // A refuted claim is a result, not an error.
+        // A failed check is a result of the script. It is not an error.
         let is_killed = text.contains("return code -");
         assert_eq!(result.is_error, is_killed, "{code:?}");
         let execution = result.execution();
@@ -157,7 +155,7 @@ check(1)
          f'expected 2, got {x}'\n           ^^^^^^\nAssertionError: expected 2, got 1\n\nExecution \
          failed with return code 1"
     );
-    // Code that shows the lines itself can read them too: the module `traceback`, and other threads.
+    // Other code that prints source lines can read them too: the module `traceback`, and threads.
     let code = "\
 import threading, traceback
 def fail():
@@ -177,8 +175,8 @@ except ValueError:
     server.finish();
 }
 
-/// A warning of the compiler runs Python code of the standard library before the script's first line. Some of this code
-/// has no file name either.
+/// The compiler prints a warning, which runs Python code of the standard library before the script's first line. Like
+/// the script, some of this code has no file.
 fn a_script_that_the_compiler_warns_of_runs_all_the_same(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
     let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");
@@ -208,7 +206,7 @@ print(inspect.getsource(f))
         "STDOUT:\n__main__ ['<verification>'] True False False\ndef f():\n    return 1\n\nat \
          exit\n\nExecution completed successfully."
     );
-    // PIDs would prove nothing, because each run in the sandbox numbers its processes anew.
+    // Compare state instead of PIDs, because each run in the sandbox has its own PID namespace.
     let state = "import math\nprint(hasattr(math, 'seen'))\nmath.seen = 1";
     for _ in 0..2 {
         assert!(server.execute(state).text().starts_with("STDOUT:\nFalse\n"));
@@ -232,7 +230,7 @@ fn a_run_over_its_time_is_killed_and_what_it_printed_follows(executor: Executor)
 
 fn the_timeout_counts_from_the_start_of_the_run() {
     let mut server = ServerBuilder::new().variable(SYNC_TIMEOUT, "8000").connect();
-    // The second run waits for the first run. Its timeout starts after that.
+    // The second run waits for the first run. Its timeout starts when the wait ends.
     let first = server.start_execute("import time\ntime.sleep(3)");
     let started = Instant::now();
     let second = server.start_execute("import time\ntime.sleep(60)");
@@ -279,8 +277,8 @@ fn output_is_capped_at_one_mebibyte_a_stream(executor: Executor) {
 
 fn both_streams_are_read_at_once(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
-    // Both streams get more than a pipe holds, in turn. A server that reads one stream after the other would block
-    // forever.
+    // The script writes to both streams in turn, each time more than a pipe holds. A server that reads the streams
+    // one after the other would block forever.
     let code = "\
 import sys
 for _ in range(20):
@@ -321,7 +319,8 @@ fn synchronous_runs_take_turns_unless_the_admin_says_otherwise(executor: Executo
 
 fn everything_that_a_run_started_is_dead_when_it_has_ended() {
     let mut server = ServerBuilder::new().unchecked().connect();
-    // A child, a double fork, a new session, and a process that ignores signals and has closed its output.
+    // The script starts a child, a double fork in a new session, and a process that ignores signals and has closed
+    // its output.
     let code = "\
 import os, signal, sys, time
 for _ in range(3):
@@ -342,7 +341,7 @@ print('main ends')
     assert_eq!(result.text(), "STDOUT:\nmain ends\n\nExecution completed successfully.");
     assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
 
-    // The positive control: while such a run is in progress, these processes exist.
+    // The positive control: during such a run, these processes exist.
     let id = server.start_execute(&format!("{code}time.sleep(600)"));
     let scratch = server.scratch.path().to_owned();
     let there = || alive_with_marker(&scratch).len() >= 5;
@@ -376,7 +375,8 @@ for pid in (os.getppid(), SERVER, child):
 }
 
 fn a_script_that_kills_its_supervisor_is_killed_by_the_server() {
-    // The script cannot do this in a sandbox, or on a kernel that keeps its signals within the run.
+    // A script can signal its supervisor only without a sandbox, and only if the kernel does not restrict its
+    // signals.
     let mut server = ServerBuilder::new()
         .variable("QWED_MCP_SANDBOX", "off")
         .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock")

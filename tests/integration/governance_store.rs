@@ -1,4 +1,4 @@
-//! Tokens and the audit log of governed tools, as admins use them.
+//! Tests the commands with which admins use tokens and the audit log of governed tools.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -47,7 +47,6 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// Returns the standard output of a command that must succeed.
 #[track_caller]
 fn printed(folder: &Path, arguments: &[&str]) -> String {
     let output = qwed_mcp(folder, arguments);
@@ -63,14 +62,13 @@ fn database(folder: &Path) -> PathBuf {
     folder.join("governance.db")
 }
 
-/// Returns the hash of the last row.
 fn head(folder: &Path) -> String {
     let connection = Connection::open(database(folder)).unwrap();
     connection.query_row("SELECT hash FROM audit_head", [], |row| row.get(0)).unwrap()
 }
 
-/// Creates a store with a token and a log of four rows. The first row is about the token. The others follow the
-/// documents' description of the chain.
+/// Creates a store with one token and a log of four rows. The first row is about the token. The other rows are
+/// chained as the documents describe it.
 fn store() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     create_token(folder.path(), "ana", "admin");
@@ -129,7 +127,7 @@ fn store() -> TempDir {
     folder
 }
 
-/// Returns the SHA-256 of the canonical JSON: sorted names, and no space between the tokens.
+/// Returns the SHA-256 of a row's canonical JSON: sorted names, and no space between the JSON tokens.
 fn chained(row: &Value) -> String {
     hex::encode(Sha256::digest(row.to_string()))
 }
@@ -194,7 +192,7 @@ fn a_token_is_made_listed_and_revoked() {
     assert_eq!((rows[2][..3].to_vec(), rows[2][4]), (vec!["2", "active", "viewer"], "-"));
     assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
 
-    // The token itself is stored nowhere.
+    // The store and the list contain no token in plain text.
     let secret = &token["qwedmcp_".len()..];
     assert!(!table.contains(secret) && !list().to_string().contains(secret));
     for file in fs::read_dir(folder).unwrap() {
@@ -209,7 +207,7 @@ fn the_list_of_tokens_has_their_last_use() {
     let text = printed(folder.path(), &["token", "list", "--format", "json"]);
     let listed: Value = serde_json::from_str(&text).unwrap();
     let uses = [0, 1].map(|token| listed["tokens"][token]["last_use"].clone());
-    // Only calls count as use. Creating a token does not.
+    // Only calls count as a use of the token.
     assert_eq!(uses, [json!("2126-01-25T10:00:02.000000Z"), json!(null)]);
     let table = printed(folder.path(), &["token", "list"]);
     let cells = table.lines().map(|line| line.split_whitespace().nth(5).unwrap());
@@ -310,7 +308,7 @@ fn a_store_that_cannot_be_used_is_left_as_it_is() {
         }
     }
 
-    // A command that only reads does not create a store.
+    // A command that only reads creates no store.
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     for arguments in &commands[1..] {
@@ -476,7 +474,7 @@ fn as_reader(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
-    // The folder's name has characters with a special meaning in SQLite's URIs.
+    // The path has characters with a special meaning in SQLite's URIs.
     let parent = tempfile::Builder::new().prefix("100%?a#b ").tempdir().unwrap();
     fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let folder = parent.path().join("copy");
@@ -498,14 +496,14 @@ fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
         let output = as_reader(&folder, &arguments);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(stdout(&output).lines().count(), lines, "{output:?}");
-        let told = "governance.db is read-only, and is read without changes\n";
-        assert!(stderr(&output).ends_with(told), "{output:?}");
+        let expected = "governance.db is read-only, and is read without changes\n";
+        assert!(stderr(&output).ends_with(expected), "{output:?}");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is written beside it");
     let output = as_reader(&folder, &["token", "revoke", "1"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 
-    // The newest rows are in the WAL, which cannot be read without write access.
+    // The newest rows are in the WAL file, which SQLite cannot read without write access.
     may(0o755, 0o644);
     fs::write(folder.join("governance.db-wal"), "not empty").unwrap();
     may(0o555, 0o444);

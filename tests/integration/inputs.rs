@@ -1,4 +1,5 @@
-//! Files that a caller passes with a script: the argument `inputs`, `--input`, and the field of batch lines.
+//! Tests files that a caller passes with a script: the argument `inputs`, the option `--input`, and the field of
+//! batch lines.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -31,7 +32,6 @@ tests! {
         a_replay_needs_the_same_inputs;
 }
 
-/// Calls the tool with a script and its inputs.
 fn call(server: &mut McpProcess, code: &str, inputs: &Value) -> CallResult {
     server.call("execute_python_code", &json!({ "code": code, "inputs": inputs }))
 }
@@ -41,7 +41,7 @@ fn assert_prints(result: &CallResult, expected: &str) {
     assert_eq!(result.texts, [text]);
 }
 
-/// Returns a file that a Python program writes to its standard output.
+/// Returns the bytes that a Python program writes to standard output.
 fn made_by(program: &str) -> Vec<u8> {
     let made = Command::new(python()).args(["-c", program]).output().unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -119,12 +119,12 @@ fn assert_files(server: &mut McpProcess) {
                 rows = openpyxl.load_workbook(f, read_only=True).active.iter_rows(values_only=True)\n    \
                 print(sum(row[0] for row in rows))";
     assert_prints(&call(server, code, &book), "49995000");
-    // Three megabytes arrive complete.
+    // An input of three megabytes arrives complete.
     let large = "1234567,89\n".repeat(280_000);
     let digest = hex::encode(Sha256::digest(&large));
     let code = "import hashlib\nprint(hashlib.sha256(open('l.csv', 'rb').read()).hexdigest())";
     assert_prints(&call(server, code, &json!({ "l.csv": large })), &digest);
-    // Nothing is kept, and a script without inputs has no mapping.
+    // Inputs are removed after a call. A script without inputs has no mapping `inputs`.
     let result = server.execute("print('inputs' in globals())");
     assert_prints(&result, "False");
 }
@@ -162,7 +162,8 @@ fn files_are_read_at_every_tier() {
     }
 }
 
-/// The kernel decides here, because the analysis is off: a file is read-only, and nothing else is in the folder.
+/// The analysis is off, so only the kernel protects files. The script can read the passed files, but neither change
+/// them nor read others.
 fn only_the_passed_files_are_read() {
     let mut server = ServerBuilder::new().unchecked().connect();
     let code =
@@ -183,7 +184,7 @@ fn only_the_passed_files_are_read() {
     server.finish();
 }
 
-/// The analysis does not see the modules of an archive, so they are not found.
+/// The analysis cannot check modules in an archive, so scripts must not be able to import them.
 fn an_input_is_no_archive_of_modules() {
     let program = "import io, sys, zipfile\nb = io.BytesIO()\n\
                    with zipfile.ZipFile(b, 'w') as z: z.writestr('evil.py', 'print(7)')\n\
@@ -197,7 +198,7 @@ fn an_input_is_no_archive_of_modules() {
         assert_prints(&call(&mut server, &code, &archive), "no\nno");
     }
     server.finish();
-    // The control: outside of the server, Python imports the module.
+    // The control: outside of the server, Python imports the module from the archive.
     let folder = tempdir().unwrap();
     let file = folder.path().join("m.zip");
     fs::write(&file, made_by(program)).unwrap();
@@ -261,7 +262,7 @@ fn other_names_and_contents_are_refused() {
         assert_eq!(result.texts[1], "Error code: QWED-MCP-RISK-010", "{inputs}");
         assert!(!text.chars().any(char::is_control) && text.chars().count() < 500, "{text}");
     }
-    // The gate comes after the arguments.
+    // Arguments are checked before the admin gate.
     let mut shut = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION").connect();
     let result = call(&mut shut, "print(1)", &json!({ "..": "" }));
     assert_eq!(result.texts[1], "Error code: QWED-MCP-RISK-010");
@@ -281,7 +282,7 @@ fn inputs_are_in_the_decision_and_in_the_evidence() {
     let document = &result.meta["qwed.ai/verification"]["document"];
     let evidence = &document["context"]["evidence"]["evidence"]["inputs"];
     assert_eq!(evidence["a.txt"], format!("sha256:{}", sha256("x")), "{document}");
-    // Other inputs are other evidence.
+    // A different input leads to a different document.
     let digest =
         |result: &CallResult| result.meta["qwed.ai/verification"]["document_digest"].clone();
     let other = call(&mut server, code, &json!({ "a.txt": "x", "b.json": { "json": {} } }));
@@ -313,7 +314,7 @@ fn lines_of_a_batch_have_inputs() {
         "{}",
         answers[5]
     );
-    // Lines with other inputs are other lines.
+    // Lines with different inputs have different hashes.
     assert_ne!(answers[0]["line_sha256"], answers[3]["line_sha256"]);
 }
 

@@ -1,4 +1,4 @@
-//! `install`: the file of each client in each state, and a server that is started from a written file.
+//! Tests `install` with the file of each client in each state. Also starts a server from a written file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,8 +47,8 @@ tests! {
         an_end_in_the_middle_of_any_write_leaves_a_whole_file;
 }
 
-/// The clients with files that `install` writes. Each has the path of its file below the home folder, and below a
-/// project.
+/// The clients with files that `install` writes. Each has its name, and the path of its file below the home folder
+/// and below a project.
 const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", None),
     ("claude-code", ".claude.json", Some(".mcp.json")),
@@ -68,13 +68,12 @@ const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ("kiro", ".kiro/settings/mcp.json", Some(".kiro/settings/mcp.json")),
 ];
 
-/// A program that stands for a Python interpreter.
+/// A program that replaces a Python interpreter in these tests.
 const SHELL: &str = "/bin/sh";
 
-/// The variable that opens the admin gate.
 const GATE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
 
-/// Returns the name of the object in which the client lists its servers.
+/// Returns the key of the object in which the client lists its servers.
 fn key(client: &str) -> &'static str {
     match client {
         "vscode" => "servers",
@@ -85,7 +84,7 @@ fn key(client: &str) -> &'static str {
     }
 }
 
-/// A user with a home folder. This is a different user only if root runs the tests.
+/// A user with a home folder. If root runs the tests, this is an ordinary user.
 struct User {
     home: TempDir,
     /// The path at which this user can run the binary.
@@ -103,10 +102,10 @@ impl User {
         user
     }
 
-    /// Creates the user of the tests.
+    /// Creates a value for the user that runs the tests.
     fn of_tests() -> Self {
         let home = tempfile::tempdir().unwrap();
-        // The tests use temporary folders, so no folder may count as temporary.
+        // `install` refuses temporary folders, which the tests use. So no folder counts as temporary.
         let temporary = ("QWED_MCP_TEST_TEMPORARY", String::new());
         Self { home, program: binary(), number: None, variables: vec![temporary] }
     }
@@ -118,11 +117,11 @@ impl User {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        // The program resolves symlinks before it writes or prints a path.
+        // `install` resolves symlinks before it writes or prints a path.
         self.home.path().canonicalize().unwrap().join(name)
     }
 
-    /// Creates a file of this user, and its folders.
+    /// Writes a file of this user, and creates its parent folders.
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         self.make_folders(path.parent().unwrap());
@@ -154,7 +153,7 @@ impl User {
         self.command(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs `install`, which must succeed, and returns its output.
+    /// Runs `install`, and asserts that it succeeds. Returns its output.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.install(arguments);
         let log = String::from_utf8_lossy(&output.stderr);
@@ -163,7 +162,7 @@ impl User {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `install`, which must fail with exit code 1, and returns its log.
+    /// Runs `install`, and asserts that it exits with 1. Returns its log.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.install(arguments);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -172,8 +171,8 @@ impl User {
         log
     }
 
-    /// Returns the paths of all files below the home folder, with their modes, owners and contents. The content is
-    /// `None` for a folder, and for a file that the user of the tests may not read.
+    /// Returns all paths below the home folder, with their modes, owners and contents. The content is `None` for
+    /// folders, and for files that the user of the tests may not read.
     fn snapshot(&self) -> BTreeSet<(PathBuf, u32, u32, Option<Vec<u8>>)> {
         let mut entries = BTreeSet::new();
         let mut folders = vec![self.path("")];
@@ -203,7 +202,7 @@ impl User {
     }
 }
 
-/// Returns the backups of a file, oldest first.
+/// Returns the backups of a file, the oldest first.
 fn backups(file: &Path) -> Vec<PathBuf> {
     let start = format!("{}.qwed-backup-", file.file_name().unwrap().to_str().unwrap());
     let names = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
@@ -215,7 +214,7 @@ fn backups(file: &Path) -> Vec<PathBuf> {
     backups
 }
 
-/// Returns a file with another server, in the client's format.
+/// Returns the content of a configuration with another server, in the client's format.
 fn with_other(client: &str) -> String {
     if client == "codex" {
         return "model = 'x' # mine\n\n[mcp_servers.other]\ncommand = 'x'\n".to_owned();
@@ -424,7 +423,7 @@ fn unwritable_files_are_left_alone() {
         }
         fs::remove_file(&path).unwrap();
         if folder != user.path("") {
-            // A new file cannot be created, because the user may not change the folder.
+            // The user may not change the folder, so `install` cannot create a new file in it.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
             let log = user.refused(&["--client", client]);
             assert!(log.contains("failed to write next to"), "{client}: {log}");
@@ -456,7 +455,7 @@ fn links_are_followed_and_dangling_ones_left_alone() {
         assert!(log.contains("failed to follow"), "{client}: {log}");
         fs::remove_file(&link).unwrap();
     }
-    // A symlink to a folder is followed too.
+    // `install` follows a symlink to a folder too.
     let elsewhere = user.path("elsewhere");
     user.make_folders(&elsewhere);
     fs::remove_dir_all(user.path(".cursor")).unwrap();
@@ -501,11 +500,11 @@ fn the_gate_stays_as_it_was_unless_a_flag_opens_it() {
         assert!(!text.contains("not run;") && !text.contains("nothing of it was found"), "{text}");
         let open = read();
         assert_eq!(open.matches(GATE).count(), 1, "{open}");
-        // The gate stays open, because only a person may close it.
+        // The admin gate stays open, because only a person may close it.
         let text = user.done(&["--client", client]);
         assert!(text.contains("already there") && !text.contains("not run;"), "{text}");
         assert_eq!(read(), open);
-        // A value that a person has written stays, unless a flag changes it.
+        // `install` keeps a value that a person has written, unless a flag changes it.
         let shut = open.replace("\"true\"", "\"false\"");
         fs::write(user.path(file), &shut).unwrap();
         let text = user.done(&["--client", client, "--python", "/bin/sh"]);
@@ -528,17 +527,17 @@ fn a_dry_run_and_prints_change_nothing() {
         let all = user.snapshot();
         let text = user.done(&["--client", client, "--dry-run", "--allow-code"]);
         assert!(text.contains("@@ ") && text.contains("`qwed` would be added"), "{text}");
-        // Values of other programs may be secret keys.
+        // Values of other programs may be secret, so they are not shown.
         assert!(!text.contains("dark"), "{text}");
         assert_eq!(user.snapshot(), all, "{client}");
         let form = if client == "codex" { "toml" } else { "json" };
         let printed = user.done(&["--client", client, "--print", form, "--allow-code"]);
         assert_eq!(user.snapshot(), all, "{client}");
-        // The printed text is the content of a new file.
+        // The printed configuration equals the content of a new file.
         fs::remove_file(user.path(file)).unwrap();
         user.done(&["--client", client, "--allow-code"]);
         assert_eq!(printed, fs::read_to_string(user.path(file)).unwrap(), "{client}");
-        // The documents list the clients that cut long results.
+        // The documents list the clients that truncate long results.
         let set = printed.split("QWED_MCP_RESULT_CHARS").nth(1);
         let set = set.map(|rest| rest.chars().filter(char::is_ascii_digit).collect::<String>());
         let row = long_results.lines().find(|line| line.starts_with(&format!("| `{client}` |")));
@@ -573,7 +572,7 @@ fn a_removal_shows_what_this_program_has_written() {
         user.done(&["--client", client, "--allow-code", "--python", SHELL]);
         let path = user.path(file);
         let written = fs::read_to_string(&path).unwrap();
-        // A person may have added a variable with a secret.
+        // A person may have added a variable with a secret. It must not be printed.
         let secret = "\"s3cr3t\"";
         let more = match client {
             "codex" => format!("QWED_MCP_PYTHON = \"{SHELL}\", QWED_MCP_AUTH_TOKEN = {secret}"),
@@ -602,7 +601,7 @@ fn an_interpreter_is_named_as_in_a_shell() {
     user.done(&["--client", "cursor", "--python", "python3"]);
     let read = || fs::read_to_string(user.path(".cursor/mcp.json")).unwrap();
     assert!(read().contains(&format!("\"{}\"", shell.display())), "{}", read());
-    // Without a program of this name on PATH, a name is a path from the current folder.
+    // If `PATH` has no program with this name, the name is a path in the current folder.
     let other = user.write("python4", "#!/bin/sh\n");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     for name in ["./python4", "python4"] {
@@ -668,7 +667,7 @@ fn a_bad_file_of_one_client_does_not_affect_others() {
     }
 }
 
-/// Creates a program of this user on `PATH`.
+/// Creates a program in the user's folder on `PATH`.
 fn make_program(user: &User, name: &str, script: &str) -> PathBuf {
     let path = user.write(&format!("bin/{name}"), "");
     crate::harness::write_program(&path, &format!("#!/bin/sh\n{script}"));
@@ -681,7 +680,7 @@ fn a_temporary_program_is_not_written_to_a_file() {
         user.program.canonicalize().unwrap().parent().unwrap().to_str().unwrap().to_owned();
     user.variables = vec![("QWED_MCP_TEST_TEMPORARY", folder)];
     let all = user.snapshot();
-    // The command succeeds if this machine has a uvx for all users.
+    // If all users of this machine have uvx, the command succeeds.
     let output = user.install(&["--client", "cursor"]);
     if output.status.code() == Some(1) {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -704,7 +703,7 @@ fn a_temporary_program_is_not_written_to_a_file() {
     );
 }
 
-/// A `claude` that changes the user's file like the real program, and records its arguments.
+/// A program that replaces `claude`. It records its arguments, and changes the user's file like the real program.
 const CLAUDE: &str = r#"printf '%s\n' "$@" > "$HOME/arguments"
 case "$2" in
 add-json) printf '{ "numStartups": 7, "mcpServers": { "%s": %s } }' "$3" "$4" > "$HOME/.claude.json";;
@@ -735,7 +734,7 @@ fn claude_code_changes_its_own_file() {
     assert!(fs::read_to_string(&file).unwrap().contains("\"numStartups\": 7"));
     assert_eq!(fs::read(&backups(&file)[0]).unwrap(), b"{ \"numStartups\": 6 }");
 
-    // The program makes changes itself, because the values must not appear in a command line.
+    // `--python` sets a variable. `install` changes the file itself, because a command line would reveal the value.
     fs::remove_file(user.path("arguments")).unwrap();
     user.done(&["--client", "claude-code", "--python", "/bin/sh"]);
     assert!(!user.path("arguments").exists());
@@ -744,12 +743,13 @@ fn claude_code_changes_its_own_file() {
     user.done(&["--client", "claude-code", "--remove"]);
     let arguments = fs::read_to_string(user.path("arguments")).unwrap();
     assert_eq!(arguments, "mcp\nremove\nqwed\n--scope\nuser\n");
-    // The file of a project is not part of Claude Code's state, so the program writes it itself.
+    // The file of a project is not part of Claude Code's state, so `install` writes it without `claude`.
     fs::remove_file(user.path("arguments")).unwrap();
     user.done(&["--client", "claude-code", "--project"]);
     assert!(!user.path("arguments").exists());
 
-    // The user gets a message if `claude` fails or does something else. Nothing was changed, so no backup remains.
+    // The user gets a message if `claude` fails or does not write the entry. Nothing has changed, so no backup
+    // remains.
     let before = user.snapshot();
     let unchanged = || {
         let programs = user.path("bin");
@@ -762,7 +762,6 @@ fn claude_code_changes_its_own_file() {
     let log = user.refused(&["--client", "claude-code"]);
     assert!(log.contains("`claude mcp add-json` failed: no such scope"), "{log}");
     unchanged();
-    // More output than a pipe holds.
     let flood = "word=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n\
                  for i in 1 2 3 4 5 6; do word=$word$word$word; done\n\
                  for i in 1 2 3 4 5 6 7 8; do echo $word >&2; done\nexit 3\n";
@@ -774,7 +773,7 @@ fn claude_code_changes_its_own_file() {
     let log = user.refused(&["--client", "claude-code"]);
     assert!(log.contains("is not as requested"), "{log}");
     unchanged();
-    // The variable CLAUDE_CONFIG_DIR sets the folder of the file.
+    // The environment variable `CLAUDE_CONFIG_DIR` sets the folder of the file.
     let mut user = user;
     fs::remove_file(user.path("bin/claude")).unwrap();
     user.variables.push(("CLAUDE_CONFIG_DIR", user.path("elsewhere").to_str().unwrap().to_owned()));
@@ -808,7 +807,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
             ],
         })
     );
-    // The variables in the arguments stay too.
+    // `install` also keeps the variables in the arguments.
     user.done(&["--client", "claude-desktop", "--python", "/bin/sh"]);
     let arguments = read()["mcpServers"]["qwed"]["args"].take();
     assert_eq!(
@@ -825,7 +824,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
         ])
     );
     assert!(user.done(&["--client", "claude-desktop"]).contains("already there"));
-    // Other clients run in WSL itself.
+    // Other clients run inside of WSL.
     user.done(&["--client", "cursor"]);
     assert!(user.path(".cursor/mcp.json").is_file());
     make_program(&user, "cmd.exe", "echo %APPDATA%\n");
@@ -867,7 +866,7 @@ fn a_kill_at_any_moment_leaves_a_whole_file() {
             );
             old += 1;
         }
-        // A backup is complete as soon as it has its name.
+        // A backup gets its name only when it is complete.
         for backup in backups(&path) {
             assert!(fs::read(backup).unwrap() == before.as_bytes(), "step {step}");
         }
@@ -875,7 +874,8 @@ fn a_kill_at_any_moment_leaves_a_whole_file() {
     assert!(old > 0, "{old} {new}");
 }
 
-/// A limit on the size of files interrupts each write at a given byte: by a signal, or by an error as on a full disk.
+/// A limit on the file size interrupts each write at a certain byte. The write ends with a signal, or with an error
+/// as on a full disk.
 fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
     let user = User::new();
     let before = format!("// {}\n{}", "x".repeat(40_000), with_other("cursor"));
@@ -887,7 +887,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
         for trap in ["", "trap '' XFSZ; "] {
             fs::remove_dir_all(user.path(".cursor")).unwrap();
             user.write(".cursor/mcp.json", &before);
-            // A block has 512 bytes, as POSIX requires.
+            // POSIX defines a block of `ulimit -f` as 512 bytes.
             let script = format!("{trap}ulimit -f {blocks}; exec \"$0\" install --client cursor");
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &script]).arg(&user.program).env_clear();
@@ -907,7 +907,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
                     failed += 1;
                     let log = String::from_utf8_lossy(&output.stderr);
                     assert!(log.contains("failed to write next to"), "{log}");
-                    // The failed attempt leaves no files.
+                    // A failed attempt must leave no other files.
                     let names = fs::read_dir(path.parent().unwrap()).unwrap().count();
                     assert_eq!(names, 1, "{blocks}");
                 }
@@ -936,7 +936,7 @@ fn contents_of_a_file_are_escaped_and_secrets_are_hidden() {
     let servers = json!({ name: with("/v\u{1b}[31m/bin/python3"), "\u{9b}c": with("qwed-mcp") });
     let comment = "\u{1b}[2J don't: hidden3";
     let text = json!({ "mcpServers": servers }).to_string();
-    // The apostrophe in the comment looks like the start of a string.
+    // The comment has an apostrophe, which looks like the start of a string.
     let text = text.replacen('{', &format!("{{ /* {comment} */ "), 1);
     for project in [&["--client", "cursor"][..], &["--client", "cursor", "--dry-run"], &[]] {
         user.write(file, &text);
@@ -968,8 +968,8 @@ fn links_out_of_a_project_are_not_followed() {
     let user = User::new();
     for (client, _, project_file) in CLIENTS {
         let Some(file) = project_file else { continue };
-        // A project from a foreign repository may have a symlink out of the project: to a file, or to a folder for a
-        // file.
+        // A project from a foreign repository may have a symlink that leads out of the project. It may be the file or
+        // a parent folder.
         let project = user.path("project");
         let elsewhere = user.write("elsewhere/file", with_other(client));
         for is_folder in [false, true] {
@@ -999,7 +999,7 @@ fn links_out_of_a_project_are_not_followed() {
             }
             fs::remove_dir_all(&project).unwrap();
         }
-        // Symlinks within the project are followed, even if a symlink names the project itself.
+        // `install` follows symlinks within the project, even if their target uses the project's own path.
         let target = user.write("project/shared/file", with_other(client));
         let link = project.join(file);
         user.make_folders(link.parent().unwrap());
@@ -1025,7 +1025,7 @@ fn a_long_line_of_members_is_left_alone() {
     user.write(".cursor/mcp.json", format!("{{\"mcpServers\":{line}}}"));
     let log = user.refused(&["--client", "cursor"]);
     assert!(log.contains("`mcpServers` has more than 2000 members on one line"), "{log}");
-    // Many members are permitted if each is on its own line.
+    // Many members are accepted if each is on a separate line.
     user.write(".cursor/mcp.json", format!("{{\n{}\n}}", members(20_000).join(",\n")));
     user.done(&["--client", "cursor"]);
 }
@@ -1042,7 +1042,7 @@ fn a_server_started_from_a_written_file_runs_scripts() {
     assert_eq!(entry["type"], "stdio");
     let mut command = Command::new(entry["command"].as_str().unwrap());
     command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
-    // Like a client, start the server with a small environment and the variables of the entry.
+    // Starts the server as a client does, with a small environment and the variables of the entry.
     command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(user.home.path());
     for (name, value) in entry["env"].as_object().unwrap() {
         command.env(name, value.as_str().unwrap());

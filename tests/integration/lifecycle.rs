@@ -1,4 +1,5 @@
-//! Contract 8, the shutdown: end of input, signals, SIGKILL, and a client that has gone.
+//! Contract 8, the shutdown of the server: at the end of input, by signals, by SIGKILL, and after the client has
+//! exited.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -26,7 +27,7 @@ tests! {
         the_server_works_over_sockets_and_files_too;
 }
 
-/// A script with descendants that try to outlive it.
+/// A script whose child processes try to outlive it.
 const STUBBORN: &str = "\
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -36,7 +37,7 @@ if os.fork() == 0:
 time.sleep(600)
 ";
 
-/// Starts a server with a synchronous call and background jobs in progress.
+/// Starts a server with a running synchronous call and running background jobs.
 fn busy_server() -> McpProcess {
     let mut server = ServerBuilder::new().unchecked().connect();
     server.place(STUBBORN);
@@ -64,7 +65,7 @@ fn assert_nothing_left(server: &McpProcess) {
 }
 
 fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
-    // The server promises 1.5 s on an idle machine, but this machine is running tests.
+    // The documents promise 1.5 s on an idle machine, but this machine also runs tests.
     quickest(Duration::from_millis(2500), || {
         let mut server = busy_server();
         let closed = Instant::now();
@@ -73,7 +74,7 @@ fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
         let took = closed.elapsed();
         assert_eq!(status.code(), Some(0));
         assert!(took > Duration::from_millis(900), "{took:?}");
-        // Some SDKs fail on a reply to a request that they have given up when they closed the connection.
+        // Some SDKs fail if they receive a reply to a request that they abandoned when they closed the connection.
         assert!(server.last_message().is_none(), "a call that was killed is answered");
         assert_nothing_left(&server);
         took
@@ -81,7 +82,7 @@ fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
 }
 
 fn a_call_that_ends_within_the_second_is_answered() {
-    // On a busy machine the call may take longer than the second. It is then cancelled.
+    // On a busy machine, the call may not end within the second. Then the server cancels it.
     let is_answered = || {
         let mut server = ServerBuilder::new().connect();
         // The first call waits while the server examines the interpreter and the sandbox.
@@ -103,12 +104,12 @@ fn a_call_that_ends_within_the_second_is_answered() {
 
 fn without_calls_the_end_of_input_is_the_end_at_once() {
     for is_initialized in [false, true] {
-        // Less than the second that calls get.
+        // This is less than the second that calls get at the end of input.
         quickest(Duration::from_millis(900), || {
             let mut server = ServerBuilder::new().unchecked().start();
             if is_initialized {
                 server.initialize("2025-11-25");
-                // A background job is not a call that is waiting for a reply.
+                // Only a call delays the exit. A background job does not.
                 server.place(STUBBORN);
             }
             let closed = Instant::now();
@@ -123,7 +124,7 @@ fn without_calls_the_end_of_input_is_the_end_at_once() {
 
 fn signals_end_the_server_at_once() {
     for signal in ["TERM", "INT", "HUP"] {
-        // Less than the second that calls get at the end of input.
+        // This is less than the second that calls get at the end of input.
         quickest(Duration::from_millis(900), || {
             let mut server = busy_server();
             let sent = Instant::now();
@@ -135,7 +136,7 @@ fn signals_end_the_server_at_once() {
             took
         });
     }
-    // The same before the handshake.
+    // The same holds before the handshake.
     let mut server = ServerBuilder::new().start();
     server.assert_alive();
     server.signal("TERM");
@@ -172,12 +173,12 @@ fn the_end_of_input_is_noticed_while_the_server_does_not_read() {
     let list =
         |id| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }).to_string() + "\n";
     let lists: String = (2..100).map(list).collect();
-    // The replies do not fit into the pipe. Further lines wait until the replies are out.
+    // The replies fill the pipe, because nothing reads them. So the server stops reading input.
     for lines in ["not JSON\n".repeat(8_000), format!("{hello}\n{lists}{hello}\n{lists}")] {
         let mut child = ServerBuilder::new().spawn();
         let stdout = child.stdout.take();
         let mut stdin = child.stdin.take().unwrap();
-        // The server never reads the bytes that it has not read by now.
+        // The server must exit, although it has not read the rest of the input.
         stdin.write_all(lines.as_bytes()).unwrap();
         drop(stdin);
         let child = RefCell::new(child);
@@ -200,7 +201,7 @@ fn a_request_without_a_line_end_is_answered() {
 }
 
 fn the_server_works_over_sockets_and_files_too() {
-    // Node's child processes have socket pairs instead of pipes as standard streams.
+    // Node gives child processes socket pairs instead of pipes.
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let theirs_too = theirs.try_clone().unwrap();
     let mut child = ServerBuilder::new()

@@ -1,4 +1,4 @@
-//! The output of a script in the texts for a model, if it is long (`QWED_MCP_RESULT_CHARS`), and while the script runs.
+//! Tests the texts for a model if a script's output is long (`QWED_MCP_RESULT_CHARS`), and while the script runs.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +17,7 @@ tests! {
 
 const CHARS: usize = 40_000;
 
-/// Prints 900 KB, and then the result.
+/// A script that prints 900 KB before its result.
 const LONG: &str = "
 import sys
 print('start')
@@ -31,7 +31,7 @@ fn builder() -> ServerBuilder {
     ServerBuilder::new().variable("QWED_MCP_RESULT_CHARS", &CHARS.to_string())
 }
 
-/// Asserts that a result has the start and the end of the output of [`LONG`], and the size of the whole.
+/// Asserts that a result has the start and the end of the output of [`LONG`], and its total size.
 fn assert_shortened(result: &CallResult) {
     let text = &result.texts[0];
     assert!(text.chars().count() <= CHARS + 1_000, "{}", text.chars().count());
@@ -56,20 +56,20 @@ fn the_start_and_the_end_of_a_long_output_are_shown() {
     assert_shortened(&server.execute(LONG));
     let job = server.place(LONG);
     assert_shortened(&server.wait_for_job(&job));
-    // A short output is as it always was.
+    // A short output is unchanged.
     let short = server.execute("print('ä' * 40_000)");
     assert_eq!(
         short.texts,
         [format!("STDOUT:\n{}\n\nExecution completed successfully.", "ä".repeat(40_000))]
     );
     assert_eq!(short.execution().get("shortened"), None);
-    // A stream uses what the other leaves.
+    // A stream may use the part of the limit that the other stream leaves.
     let both =
         server.execute("import sys\nprint('o' * 50_000)\nprint('e' * 10_000, file=sys.stderr)");
     let count = |letter| both.texts[0].matches(letter).count();
     assert!((30_000..30_100).contains(&count('o')), "{}", count('o'));
     assert!((10_000..10_100).contains(&count('e')), "{}", count('e'));
-    // At the cap, the end is the documented notice.
+    // If the output reaches the size limit, the text ends with the documented notice.
     let capped = server.execute("print('x' * 2_000_000)");
     assert!(capped.texts[0].contains("SIZE CAP. PROCESS TERMINATED.]\n\nExecution failed"));
     assert!(capped.is_error && capped.texts[0].len() < CHARS + 1_000);
@@ -108,7 +108,7 @@ fn progress_has_the_last_line_that_was_printed() {
     let code = "import time\nprint('step 1 of 2')\nprint('step 2\\x1b[2J of 2')\ntime.sleep(60)";
     let call = |meta: Value| json!({ "name": "execute_python_code", "arguments": { "code": code }, "_meta": meta });
     let id = server.start_request("tools/call", &call(json!({ "progressToken": "p" })));
-    // The first notifications may come before the script has printed.
+    // The first progress notifications may arrive before the script has printed.
     let says = |server: &mut McpProcess| {
         let message = server.message_where(|message| message["method"] == "notifications/progress");
         message["params"]["message"].as_str().unwrap().to_owned()

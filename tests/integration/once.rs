@@ -1,4 +1,5 @@
-//! Identical runs are executed once, if the admin wants it (`QWED_MCP_ANSWER_ONCE`, `run --batch --once`).
+//! Tests that identical runs are executed only once if the admin allows this (`QWED_MCP_ANSWER_ONCE`, `run --batch
+//! --once`).
 
 pub(crate) mod processes;
 
@@ -34,14 +35,14 @@ tests! {
         plots_are_made_again;
 }
 
-/// A script that takes some time, with the same result in each run.
+/// A script that takes some time, and has the same result in each run.
 const SLOW: &str = "print(sum(n % 7 for n in range(20_000_000)))";
 
 fn server() -> McpProcess {
     once(ServerBuilder::new()).connect()
 }
 
-/// Makes a server use results again, which only deterministic runs allow.
+/// Lets a server reuse results. This requires deterministic runs.
 fn once(builder: ServerBuilder) -> ServerBuilder {
     builder.variable("QWED_MCP_ANSWER_ONCE", "on").variable("QWED_MCP_DETERMINISTIC", "on")
 }
@@ -54,7 +55,7 @@ fn is_cached(result: &CallResult) -> bool {
     cached(result).is_some()
 }
 
-/// Runs lines as a batch. Returns the answers in the order of the lines, and the number of runs.
+/// Runs lines as a batch. Returns the answers in the order of the lines, and the number of executed runs.
 fn batch(lines: &[Value], options: &[&str]) -> (Vec<Value>, usize) {
     batch_of(ServerBuilder::new(), lines, options)
 }
@@ -88,7 +89,8 @@ fn lines_with_the_same_script_run_once() {
     let (answers, runs) = batch(&lines, &["--once"]);
     assert_eq!((answers.len(), runs), (42, 4 + 2));
     assert_eq!(count_cached(&answers[..40]), 36);
-    // A line is marked only if all of its tests come from earlier runs. Each of the two lines may have run one of them.
+    // An answer is marked as cached only if the results of all its tests were reused. Each of the two lines may have
+    // executed one test.
     assert!(count_cached(&answers[40..]) <= 1);
     for (number, answer) in answers.iter().take(40).enumerate() {
         assert_eq!(answer["stdout"], format!("{}", number % 4 * 2), "{answer}");
@@ -100,7 +102,7 @@ fn lines_with_the_same_script_run_once() {
         assert_eq!(passed, [true, true, false], "{answer}");
         assert_eq!((&answer["passed"], &answer["judged"]), (&json!(false), &json!("isolated")));
     }
-    // Without the option, each line has a run.
+    // Without the option, each line is executed.
     let (answers, runs) = batch(&lines[..12], &[]);
     assert_eq!((count_cached(&answers), runs), (0, 12));
 }
@@ -147,13 +149,13 @@ fn scripts_whose_runs_may_differ_always_run() {
         server.execute(code);
         assert!(is_cached(&server.execute(code)), "{code}");
     }
-    // Without deterministic runs, no result is used again.
+    // Without deterministic runs, the server reuses no result.
     let builder = ServerBuilder::new().variable("QWED_MCP_ANSWER_ONCE", "on");
     let mut server = builder.connect();
     server.execute("print(1)");
     assert!(!is_cached(&server.execute("print(1)")));
     assert!(server.finish().contains("because QWED_MCP_DETERMINISTIC is off"));
-    // The names in the expression of a test count too.
+    // Names in the expression of a test count as well as names in the script.
     let tests = json!([{ "call": "f(__import__('resource'))", "value": 1 }]);
     let line = json!({ "code": "def f(n):\n    return 1", "tests": tests });
     let (answers, _) = batch(&[line.clone(), line], &["--once"]);
@@ -162,7 +164,7 @@ fn scripts_whose_runs_may_differ_always_run() {
 
 fn only_runs_that_ended_by_themselves_are_used_again() {
     let mut server = server();
-    // A script that fails by itself has a result.
+    // The result of a script that fails by itself can be reused.
     for code in ["raise ValueError(1)", "assert 1 == 2", "import sys\nsys.exit(3)"] {
         let (first, second) = (server.execute(code), server.execute(code));
         assert!(is_cached(&second), "{code}: {second:?}");
@@ -184,7 +186,7 @@ fn only_runs_that_ended_by_themselves_are_used_again() {
     }
 }
 
-/// With more time, the variant could fail a check, and then the verdict would be another one.
+/// With more time, the variant might fail a check. That would change the verdict, so the result is not reused.
 fn a_variant_that_does_not_end_makes_the_script_run_again() {
     let ends = json!({ "code": "x = 3\nassert x * 2 == 6" });
     let loops = json!({ "code": "x = 3\nwhile x * 2 != 6:\n    pass\nassert x * 2 == 6" });
@@ -221,7 +223,7 @@ fn a_call_takes_over_from_a_cancelled_one() {
     assert_eq!(others.iter().filter(|result| is_cached(result)).count(), 1);
 }
 
-/// Asserts that the second result of a script is the first one, in every byte that a client gets.
+/// Asserts that the second result of a script equals the first, in every byte that a client gets.
 fn assert_same(server: &mut McpProcess, code: &str) {
     let (first, second) = (server.execute(code), server.execute(code));
     assert!(!is_cached(&first) && cached(&second) == Some(&json!(true)), "{code}: {second:?}");
@@ -230,7 +232,7 @@ fn assert_same(server: &mut McpProcess, code: &str) {
     for key in ["qwed.ai/result", "qwed.ai/result_omitted", "qwed.ai/verification"] {
         assert_eq!(first.meta.get(key), second.meta.get(key), "{code}");
     }
-    // The duration is the time of the lookup. The other figures come from the run.
+    // The duration is the time of the lookup. The other figures belong to the reused run.
     let figures = |result: &CallResult| {
         let mut figures = result.execution().as_object().unwrap().clone();
         figures.remove("duration_ms").unwrap();
@@ -254,7 +256,7 @@ fn hostile_output_comes_back_as_it_was() {
     }
 }
 
-/// Matplotlib starts a thread, so the script runs again. Its picture is the same.
+/// Matplotlib starts a thread, so the result is not reused. The second run draws the same picture.
 fn plots_are_made_again() {
     let mut server = server();
     let code = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()";
@@ -263,7 +265,7 @@ fn plots_are_made_again() {
     assert!(first.pictures.len() == 1 && first.pictures == second.pictures);
 }
 
-/// Makes a virtual environment with a copy of the interpreter, so that a test can change everything in it.
+/// Creates a virtual environment with a copy of the interpreter, so that a test can change each part of it.
 fn environment() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(python())
@@ -338,7 +340,8 @@ fn scripts_that_can_read_more_always_run() {
 }
 
 fn jobs_and_calls_share_results() {
-    // Jobs have another time limit than calls, which belongs to the key, unless the admin makes them equal.
+    // The time limit belongs to the key. By default, jobs have another limit than calls, so the test makes both
+    // limits equal.
     let builder = once(ServerBuilder::new());
     let mut server = builder.variable("QWED_MCP_BACKGROUND_TIMEOUT", "200").connect();
     let code = "print(6 * 7)";
@@ -358,7 +361,7 @@ fn a_result_names_the_receipt_of_its_run() {
     for _ in 0..2 {
         let later = server.execute(code);
         assert_eq!(cached(&later), Some(&json!({ "receipt": own })));
-        // Each call is decided, and has a receipt of its own.
+        // The server decides each call, and each call has its own receipt.
         let statement = receipts.statement(&receipts.file_of(&later));
         assert_ne!(later.meta["qwed.ai/receipt"]["sha256"], own);
         assert_eq!(statement["predicate"]["cached"], json!({ "receipt": own }));

@@ -1,4 +1,4 @@
-//! Contract 2: a script's figures are returned as pictures. Nothing else is.
+//! Contract 2: the reply contains a script's figures as pictures, and no other files.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -31,11 +31,11 @@ tests! {
 const DONE: &str = "Execution completed successfully.";
 const MODULES: &str = "numpy,matplotlib.pyplot";
 
-/// The file descriptors for pictures in a script's process: in a new interpreter, and in a fork of a warm one.
+/// The file descriptor for pictures in a script's process. In a fork of a warm interpreter, it has another number.
 const COLD_FD: u32 = 20;
 const WARM_FD: u32 = 4;
 
-/// An artist that compresses well when it is drawn for the first time, but not later.
+/// An artist whose first drawing compresses well, but whose later drawings do not.
 const GROWING: &str = "
 import numpy as np
 import matplotlib.pyplot as plt
@@ -55,19 +55,20 @@ plt.figure().add_artist(Growing())
 /// A script, the number of its pictures, and the end of its text.
 type Case = (&'static str, usize, &'static str);
 
-/// The scripts run with `plt` imported.
+/// These scripts run after `plt` has been imported.
 const CASES: &[Case] = &[
     ("plt.plot([1, 2]); plt.show()", 1, DONE),
     ("plt.plot([1, 2])", 1, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.png')", 1, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.svg')", 1, DONE),
     ("fig, ax = plt.subplots(); ax.plot([1, 2]); fig.savefig('plot.png'); plt.close(fig)", 1, DONE),
-    // A figure that is saved and shown becomes one picture. It becomes two if the script draws in between.
+    // A figure that is saved and then shown becomes one picture. If the script draws in between, there are two
+    // pictures.
     ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.show()", 1, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.plot([2, 1]); plt.show()", 2, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.clf(); plt.plot([2, 1])", 2, DONE),
     ("for i in range(3): plt.plot([1, i]); plt.savefig('plot.png')", 1, DONE),
-    // Showing a figure closes it, as a window does.
+    // Showing a figure closes it, as closing a window does.
     (
         "plt.plot([1, 2]); plt.show(); plt.plot([2, 1]); plt.show(); print(plt.get_fignums())",
         2,
@@ -81,7 +82,7 @@ const CASES: &[Case] = &[
     ("import io\nplt.plot([1, 2]); plt.savefig(io.BytesIO()); plt.close()", 0, DONE),
     ("plt.figure()", 0, DONE),
     ("plt.figure(figsize=(50, 40)); plt.plot([1, 2])", 1, DONE),
-    // These figures would take gigabytes at the size that they declare.
+    // At their declared size, these figures would take gigabytes.
     (
         "plt.rcParams['savefig.bbox'] = 'tight'\nplt.plot([1, 2]); plt.xlim(0, 1)\n\
          plt.text(30, 60, 'far away'); plt.show()",
@@ -153,7 +154,7 @@ fn connect(builder: ServerBuilder, is_warm: bool) -> McpProcess {
     server
 }
 
-/// Runs the cases, and returns the digests of their pictures.
+/// Runs the cases. Returns the digests of their pictures.
 fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
     let run = |(script, count, end): &Case| {
         let result = server.execute(&source(script));
@@ -165,12 +166,12 @@ fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
     CASES.iter().map(run).collect()
 }
 
-/// A script with four dense pictures. The later ones are drawn smaller, so that all of them fit.
+/// A script with four dense pictures. The server draws the later ones smaller, so that all fit.
 const DENSE: &str = "import numpy as np\nfor i in range(4):\n    plt.figure(figsize=(12, 12))\n    \
                      plt.imshow(np.random.default_rng(i).random((900, 900)), \
                      interpolation='nearest')";
 
-/// Checks that the pictures match `_meta`, and that they can be decoded. Returns their digests.
+/// Checks that the pictures can be decoded and match `_meta`. Returns their digests.
 fn checked(result: &CallResult) -> Vec<String> {
     let told = result.execution().get("pictures").cloned().unwrap_or_else(|| json!([]));
     let found = result.pictures.iter().enumerate().map(|(index, png)| {
@@ -189,7 +190,7 @@ fn checked(result: &CallResult) -> Vec<String> {
     found.iter().map(|picture| picture["sha256"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Decodes a picture with another program, and returns its width and height.
+/// Decodes a picture with another library. Returns its width and height.
 fn decoded_size(png: &[u8]) -> [u32; 2] {
     let decode = "import io, sys, json\nfrom PIL import Image\n\
                   picture = Image.open(io.BytesIO(sys.stdin.buffer.read()), formats=['PNG'])\n\
@@ -215,7 +216,7 @@ fn figures_come_back_the_same_warm_and_cold() {
     }
 }
 
-/// Below tier 3, another launcher passes the file descriptor.
+/// Below tier 3, another launcher passes the file descriptor for pictures.
 fn figures_come_back_at_every_tier() {
     let script = "plt.plot([1, 2]); plt.savefig('a.svg'); plt.plot([2, 1]); plt.show(); print('a')";
     let tiers = [
@@ -245,7 +246,7 @@ fn figures_come_back_at_every_tier() {
 
 const AT_TIER_2: &[(&str, &str)] = &[("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")];
 
-/// Creates a server with these variables. Its scripts may run as another user.
+/// Returns a server with these variables. Its scripts may run as another user.
 fn at_tier(variables: &[(&str, &str)]) -> ServerBuilder {
     let builder = of_user(ServerBuilder::new(), None);
     variables.iter().fold(builder, |builder, (name, value)| builder.variable(name, value))
@@ -259,7 +260,7 @@ fn a_job_keeps_its_pictures() {
     assert_eq!(result.text(), format!("Status: success\n\nResult:\nSTDOUT:\na\n\n{DONE}"));
     let digests = checked(&result);
     assert_eq!(digests.len(), 1);
-    // The pictures are still available for a second request.
+    // A second request for the job returns the pictures too.
     assert_eq!(checked(&server.status(&job)), digests);
     let result = server.wait_for_job(&many);
     assert_eq!(checked(&result).len(), 4);
@@ -296,7 +297,7 @@ fn drawing_has_the_limits_of_the_script(is_warm: bool) {
     };
     let looping = server.execute(&artist("while True: pass"));
     assert_eq!(looping.texts[0], "Execution timed out after 20.0 seconds.");
-    // The picture was sent when the script showed it.
+    // The script sent the picture when it showed the figure, before the timeout.
     assert_eq!((looping.is_error, checked(&looping).len()), (true, 1));
     let large = server.execute(&artist(
         "import time; b = [bytearray(1 << 24) for _ in range(60)]; time.sleep(2)",
@@ -320,7 +321,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2() {
     a_script_that_sends_pictures_itself_sends_pictures_only(at_tier(AT_TIER_2), false);
 }
 
-/// Returns Python functions with which a script writes to the file descriptor for pictures itself.
+/// Returns Python functions that write to the file descriptor for pictures.
 fn sending_tools(fd: u32) -> String {
     format!(
         "
@@ -337,7 +338,7 @@ def send(kind, content, length=None):
     )
 }
 
-/// The server returns data from the file descriptor only if it is a picture.
+/// The server returns data from this file descriptor only if it is a picture.
 fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilder, is_warm: bool) {
     let builder = builder.unchecked();
     let mut server = connect(builder.clone(), is_warm);
@@ -345,7 +346,6 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
     let tools = sending_tools(fd);
     let unusable = "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
     for (script, count, left_out) in [
-        // The control: a valid picture.
         ("send(b'P', png())", 1, ""),
         ("for _ in range(100): send(b'P', png())", 4, "more pictures were left out"),
         ("send(b'P', png(more=chunk(b'tEXt', b'x' * 60000)))", 1, ""),
@@ -354,7 +354,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         ("send(b'P', png()[:-20])", 0, unusable),
         ("send(b'P', png() + b'<svg onload=alert(1)>')", 1, ""),
         ("send(b'P', png(more=chunk(b'PLTE', b'<svg onload=alert(1)>')))", 1, ""),
-        // The data has more pixels than the header declares: 400 MiB if it were inflated.
+        // The data has more pixels than the header declares. Decompressed, it would take 400 MiB.
         (
             "c = zlib.compressobj()\n\
              part = lambda: c.compress(bytes(1 << 20)) + c.flush(zlib.Z_FULL_FLUSH)\n\
@@ -377,7 +377,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         ("send(b'O', b'\\xff' * 4)", 0, "99999 more pictures were left out"),
         ("send(b'L', b'\\xff' * 8 + b'a.png')", 0, unusable),
         ("send(b'O', b'\\xff' * 5); send(b'L', b'')", 0, ""),
-        // A child process continues after the script has ended.
+        // A child process continues to send after the script has ended.
         (
             "send(b'P', png())\nif os.fork() == 0:\n    while True: send(b'P', png())\nos._exit(0)",
             1,
@@ -387,7 +387,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         let script = format!("{tools}{}", script.replace("{fd}", &fd.to_string()));
         let result = server.execute(&script);
         let texts = result.texts.join("\n");
-        // The number of pictures from the other process is not predictable.
+        // The number of pictures from the child process is not predictable.
         let is_exact = result.pictures.len() == count || script.contains("fork");
         assert!(is_exact && texts.contains(left_out), "{script}\n{texts}");
         assert!(result.pictures.len() <= 4 && !texts.contains('\u{1b}'), "{script}\n{texts}");
@@ -402,7 +402,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         assert_eq!((next.text(), next.pictures.len()), (&*format!("STDOUT:\n2\n\n{DONE}"), 0));
     }
     server.finish();
-    // The server stops reading when it has more data than all pictures may have.
+    // The server stops reading when it has received more than all pictures may contain.
     let mut server = connect(builder.variable(SYNC_TIMEOUT, "10000"), is_warm);
     let flood = format!("{tools}os.set_blocking(1, True)\nwhile True: send(b'P', bytes(60000))");
     let result = server.execute(&flood);
@@ -419,13 +419,12 @@ fn hostile_figures_fail_no_run_warm() {
     hostile_figures_fail_no_run(true);
 }
 
-/// A script can change its figures in any way. Only the intact figures are shown.
+/// A script can change its figures in any way. Only intact figures become pictures.
 fn hostile_figures_fail_no_run(is_warm: bool) {
     let mut server = connect(ServerBuilder::new().unchecked(), is_warm);
     let gcf =
         "from matplotlib._pylab_helpers import Gcf\nclass Any: pass\nm = Any(); m.canvas = Any()\n";
     for (script, count, stderr) in [
-        // The control: an ordinary figure.
         ("plt.plot([1, 2]); print('on')", 1, ""),
         ("Gcf.figs[1] = None; plt.figure(2); plt.plot([1])", 1, "Figure 1 could not be drawn"),
         (
@@ -442,7 +441,7 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
             1,
             "",
         ),
-        // The script's own savefig affects only the script.
+        // The script's own `savefig` affects only the script's own calls.
         ("plt.Figure.savefig = lambda *a, **k: print('own')\nplt.plot([1])", 1, ""),
         ("plt.plot([1]).pop().figure.savefig = 5", 1, ""),
         ("Gcf.figs['x'] = Gcf.figs[1] = m", 0, "The remaining figures"),
@@ -464,14 +463,14 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
     server.finish();
 }
 
-/// After a script has drawn, an interpreter with the modules for drawing is kept warm. Until it is ready, the other
-/// warm interpreters run such scripts. They remain available afterwards.
+/// After a script has drawn, the server prepares a warm interpreter with the modules for drawing. Until it is ready,
+/// the other warm interpreters run such scripts. They also remain afterwards.
 fn scripts_that_draw_have_an_interpreter_of_their_own() {
     let builder = ServerBuilder::new().variable("QWED_MCP_WARM", "on");
     let mut server = builder.without("QWED_MCP_PRELOAD").connect();
     server.wait_until_warm();
-    // Loading the module takes some hundred milliseconds of processor time. If it is already loaded, the import takes
-    // almost none.
+    // Loading the module takes some hundred milliseconds of processor time. Importing a loaded module takes almost
+    // none.
     let draws = "import time\nbegan = time.process_time()\nimport matplotlib.pyplot as plt\n\
                  print(time.process_time() - began < 0.05)\nplt.plot([1, 2])";
     let told = |is_loaded: &str| format!("STDOUT:\n{is_loaded}\n\n{DONE}");

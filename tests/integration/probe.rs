@@ -1,5 +1,5 @@
-//! The inspection of an interpreter before any script runs. It happens outside of the sandbox, so it may run only code
-//! of the standard library.
+//! Tests the inspection of an interpreter before any script runs. It happens outside of the sandbox, so it may run
+//! only code of the standard library.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,10 +20,10 @@ tests! {
         an_interpreter_that_cannot_be_used_is_told_as_what_it_is;
 }
 
-/// Modules of the standard library that a folder on the path can shadow.
+/// Modules of the standard library that files in a folder on the path shadow.
 const SHADOWS: [&str; 5] = ["json", "platform", "sysconfig", "_bz2", "_ssl"];
 
-/// An interpreter with foreign code around it that creates marks, and a home folder.
+/// An interpreter, a home folder, and planted code that creates marker files when Python loads it.
 struct Planted {
     folder: tempfile::TempDir,
     python: PathBuf,
@@ -38,7 +38,7 @@ impl Planted {
             fs::create_dir(at(name)).unwrap();
         }
         let environment = at("environment");
-        // Python loads usercustomize only in environments with the system's packages.
+        // Python loads `usercustomize` only in environments with the system's packages.
         let made = Command::new(public_python().unwrap().canonicalize().unwrap())
             .args(["-m", "venv", "--without-pip", "--system-site-packages"])
             .arg(&environment)
@@ -54,7 +54,7 @@ impl Planted {
         };
         let on_path = at("on_path").display().to_string();
         for name in SHADOWS {
-            // The fake module then loads the real one, so that the script continues.
+            // The planted module loads the real module, so that the script continues.
             let code = format!(
                 "{}import sys\nbefore = sys.path[:]\nsys.path.remove({on_path:?})\ndel sys.modules[{name:?}]\n\
                  import {name}\nsys.path[:] = before\n",
@@ -96,7 +96,7 @@ fn no_code_beside_the_interpreter_runs_outside_of_the_sandbox() {
     let imports = SHADOWS.join(", ");
 
     let mut server = planted.server().connect();
-    // Inside the sandbox the code exists and runs, but it cannot create the marks.
+    // Inside of the sandbox, the planted code runs, but it cannot create the marker files.
     let code = format!(
         "import {imports}, sys\nprint(sorted(set(sys.modules) & {{'from_pth', 'sitecustomize', \
          'usercustomize'}}))"
@@ -112,7 +112,7 @@ fn no_code_beside_the_interpreter_runs_outside_of_the_sandbox() {
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stdout));
     assert_eq!(planted.marks(), BTreeSet::new());
 
-    // The control: the same code runs if Python is started without special options.
+    // The control: the planted code runs if Python starts without special options.
     let run = Command::new(&planted.python)
         .args(["-c", &format!("import {imports}")])
         .env_clear()
@@ -131,8 +131,8 @@ fn a_shared_library_in_the_home_folder_does_not_open_it() {
     fs::create_dir(&home).unwrap();
     fs::write(home.join("secret"), "s3cr3t").unwrap();
 
-    // This interpreter consists of symlinks to the parts of another interpreter. Only one library is in the home
-    // folder, where it has a second name.
+    // This interpreter consists of symlinks to another interpreter. One library is a copy in the home folder, and two
+    // symlinks lead to it.
     let real = public_python().unwrap().canonicalize().unwrap();
     let ask =
         "import _lzma, os, sys; print(os.path.dirname(os.__file__), _lzma.__file__, sep='\\n')";
@@ -161,7 +161,7 @@ fn a_shared_library_in_the_home_folder_does_not_open_it() {
             .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
             .variable("QWED_MCP_TEST_KERNEL_LACKS", lacks)
             .variable("HOME", home.to_str().unwrap())
-            // The symlinks lead to the machine's own Python, which scripts may read.
+            // The symlinks lead to the machine's Python, which scripts may read.
             .variable("QWED_MCP_READ_PATHS", stdlib.to_str().unwrap())
             .connect();
         let code = format!(
@@ -178,7 +178,7 @@ fn a_shared_library_in_the_home_folder_does_not_open_it() {
     }
 }
 
-/// Creates symlinks in `to` to everything in `from`. Skips names that exist.
+/// Creates symlinks in `to` to all entries of `from`. Skips existing names.
 fn link_all(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let link = to.join(entry.file_name());
@@ -201,7 +201,8 @@ fn a_path_that_opens_the_home_folder_is_told() {
         (&above, "", Some(format!("PYTHONPATH names {above}"))),
         (&project, &home, Some(format!("a .pth file names {home}"))),
         (&project, &project, None),
-        // Relative paths are below the script's own folder. An import line is not a path.
+        // Relative paths refer to the script's own folder. A line of a `.pth` file that begins with `import` is not a
+        // path.
         ("home::.", &format!("import sys; sys.path.append({home:?})"), None),
     ] {
         fs::write(&pth, format!("{in_pth}\n")).unwrap();

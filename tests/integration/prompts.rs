@@ -1,4 +1,4 @@
-//! Prompts: the recipes that a person fills in, run with the real packages.
+//! Tests the prompts: recipes that a person fills in. Their scripts run with the real packages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,21 +20,19 @@ tests! {
         statements_are_read_as_they_are_written;
 }
 
-/// Claims: each with its prompt, the values with which it is true, and other values in place of some, with which it is
-/// false.
+/// Claims. Each has a prompt, values with which the claim is true, and replacements with which it is false.
 const CLAIMS: &str = include_str!("prompts/claims.json");
 
-/// Values that the scripts do not read, or with which a guard cannot decide.
+/// Values that the scripts cannot read, or with which a guard cannot decide.
 const OTHER_FORMS: &str = include_str!("prompts/other_forms.json");
 
-/// Returns the values, with the values of `other` in place of values with the same name.
+/// Returns the values, with replacements from `other`.
 fn with(values: &Value, other: &Value) -> Value {
     let mut values = values.as_object().unwrap().clone();
     values.extend(other.as_object().unwrap().clone());
     values.into()
 }
 
-/// Returns the message of a prompt.
 fn message(server: &mut McpProcess, name: &str, arguments: &Value) -> String {
     let reply = server.request("prompts/get", &json!({ "name": name, "arguments": arguments }));
     let message = &reply["result"]["messages"][0];
@@ -42,7 +40,6 @@ fn message(server: &mut McpProcess, name: &str, arguments: &Value) -> String {
     message["content"]["text"].as_str().unwrap().to_owned()
 }
 
-/// Returns the script in the message of a prompt.
 fn script(message: &str) -> &str {
     let (_, rest) = message.split_once("```python\n").unwrap();
     rest.split_once("```\n").unwrap().0
@@ -195,7 +192,6 @@ Then report whether the claim is verified or refuted, with the computed values. 
     server.finish();
 }
 
-/// Each script verifies its own example, without a prompt.
 fn each_script_verifies_its_example() {
     let mut server = ServerBuilder::new().variable("QWED_MCP_WARM", "on").connect();
     let scripts = fs::read_dir(root().join("src/recipes/scripts")).unwrap();

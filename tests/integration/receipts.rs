@@ -1,5 +1,5 @@
-//! Receipts of the real binary: the calls that leave one, and its verification. Neither scripts nor tests can reach the
-//! key.
+//! Tests the receipts of the real binary: which calls leave a receipt, and how receipts are verified. Neither scripts
+//! nor tests can read the key.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -41,7 +41,7 @@ tests! {
         the_schema_has_every_field;
 }
 
-/// A folder with a key and receipts.
+/// A folder with a signing key and receipts.
 pub(crate) struct Receipts {
     folder: TempDir,
 }
@@ -62,7 +62,7 @@ impl Receipts {
         self.path("data/keys/signing.key")
     }
 
-    /// Returns a server that writes receipts of scripts.
+    /// Returns a server that writes receipts for scripts.
     pub(crate) fn server(&self) -> ServerBuilder {
         self.with_variables(ServerBuilder::new())
     }
@@ -73,14 +73,13 @@ impl Receipts {
             .variable("QWED_MCP_RECEIPTS", self.path("receipts").to_str().unwrap())
     }
 
-    /// Runs a command of the program with this key.
     pub(crate) fn command(&self, arguments: &[&str]) -> Output {
         let mut command = ServerBuilder::new().command();
         command.args(arguments).env("QWED_MCP_DATA_DIR", self.path("data"));
         command.env("QWED_MCP_RECEIPTS", self.path("receipts")).output().unwrap()
     }
 
-    /// Returns the file of a result's receipt.
+    /// Returns the path of a result's receipt.
     #[track_caller]
     pub(crate) fn file_of(&self, result: &CallResult) -> PathBuf {
         let told = &result.meta["qwed.ai/receipt"];
@@ -90,7 +89,7 @@ impl Receipts {
         file
     }
 
-    /// Returns the statement of a receipt, which must be valid.
+    /// Asserts that a receipt is valid. Returns its statement.
     #[track_caller]
     pub(crate) fn statement(&self, file: &Path) -> Value {
         let verified = self.command(&["receipt", "verify", file.to_str().unwrap()]);
@@ -99,7 +98,6 @@ impl Receipts {
     }
 }
 
-/// Returns the statement of a receipt.
 fn statement(file: &Path) -> Value {
     let mut command = Command::new(binary());
     command.args(["receipt", "show", "--format", "json"]).arg(file);
@@ -153,7 +151,7 @@ fn each_script_leaves_a_receipt() {
     let client = about["caller"]["client"].as_str().unwrap();
     assert!(!client.is_empty(), "{about}");
 
-    // Other endings of a run, a refusal, and a job also leave receipts.
+    // Runs that end differently, refused calls and jobs leave receipts too.
     for (code, ending) in
         [("import sys; sys.exit(3)", "exited"), ("print('x' * 3_000_000)", "capped")]
     {
@@ -171,7 +169,7 @@ fn each_script_leaves_a_receipt() {
     let result = server.wait_for_job(&job);
     let said = receipts.statement(&receipts.file_of(&result));
     assert_eq!(digest(&said, "stdout"), &sha256_of(b"43"));
-    // A request for the status of a job makes no decision about code.
+    // A request for the status of a job makes no decision about a script, so it leaves no receipt.
     let result = server.status("00000000-0000-4000-8000-000000000000");
     assert_eq!(result.meta.get("qwed.ai/receipt"), None);
     let log = server.finish();
@@ -271,7 +269,7 @@ fn without_room_for_its_receipt_nothing_runs() {
     let receipts = Receipts::new();
     let mut server = receipts.server().connect();
     let file = receipts.file_of(&server.execute("print(1)"));
-    // No file can be created in the folder, as on a full disk.
+    // No file can be created in the folder, as if the disk were full.
     let folder = receipts.path("receipts");
     fs::rename(&folder, receipts.path("elsewhere")).unwrap();
     fs::write(&folder, "").unwrap();
@@ -286,11 +284,11 @@ fn without_room_for_its_receipt_nothing_runs() {
     for file in [file, second] {
         receipts.statement(&file);
     }
-    // The folder contains only the folder of the day.
+    // The folder contains only the folder of today.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
-/// Validates a statement with the schema. Then checks that an invalid status is an error.
+/// A program that validates a statement against the schema. Then it checks that an invalid status is an error.
 const VALIDATE: &str = "
 import json, sys, jsonschema
 schema, statement = (json.load(open(file)) for file in sys.argv[1:])
@@ -303,7 +301,7 @@ except jsonschema.ValidationError as error:
     print(error.json_path)
 ";
 
-/// Verifies an envelope with the reference implementation of DSSE in Python.
+/// A program that verifies an envelope with the reference implementation of DSSE in Python.
 const VERIFY_WITH_SECURESYSTEMSLIB: &str = r#"
 import json, sys
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -336,7 +334,7 @@ fn another_implementation_verifies_them() {
     let verified = command.arg(receipts.path("data/keys/signing.pub")).output().unwrap();
     let printed = String::from_utf8_lossy(&verified.stdout);
     assert_eq!(printed.trim(), "https://qwed.ai/attestation/verification/v1", "{verified:?}");
-    // The statement is valid according to its schema.
+    // Statements of different runs match the schema.
     for code in ["print(1)", "eval('1')", "import time; print(time.time())"] {
         let said = statement(&receipts.file_of(&server.execute(code)));
         fs::write(receipts.path("statement.json"), said.to_string()).unwrap();
@@ -389,13 +387,13 @@ fn changes_to_a_receipt_are_named() {
     let shown = receipts.command(&["receipt", "show", &good]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("ALLOW_VERIFIED") && shown.contains(" script.py"), "{shown}");
-    // A second key needs an explicit option.
+    // To create a second key, the admin must use an explicit option.
     assert_eq!(receipts.command(&["receipt", "keygen"]).status.code(), Some(1));
     assert!(receipts.command(&["receipt", "keygen", "--rotate"]).status.success());
     assert!(receipts.command(&["receipt", "verify", &good]).status.success());
 }
 
-/// Returns a script that tries to read the key by its path, and prints the result.
+/// Returns a script that tries to read the key by its path. The script prints whether it succeeded.
 fn theft(key: &Path) -> String {
     let key = key.to_str().unwrap();
     format!(
@@ -419,7 +417,7 @@ fn key_is_out_of_reach(prepare: impl Fn(ServerBuilder) -> ServerBuilder, error: 
     let result = server.execute(&theft(&receipts.key()));
     assert_eq!(printed(&result), error, "{:?}", result.texts);
     receipts.file_of(&result);
-    // The control: the theft works without a sandbox, where the server writes no receipts.
+    // The control: the theft succeeds without a sandbox. There the server writes no receipts.
     let mut server = of_interpreter().variable("QWED_MCP_SANDBOX", "off").connect();
     assert_eq!(printed(&server.execute(&theft(&receipts.key()))), "True");
 }
@@ -446,7 +444,7 @@ fn nothing_runs_where_scripts_could_read_the_key() {
             let result = server.execute("print(1)");
             assert!(result.is_error && result.text().contains(expected), "{:?}", result.texts);
         }
-        // The script runs on a server without receipts.
+        // A server without receipts still runs scripts.
         let mut server = ServerBuilder::new().variable(name, value).connect();
         assert_eq!(printed(&server.execute("print(1)")), "1");
     }
@@ -464,12 +462,12 @@ fn without_a_key_nothing_is_served() {
     command.env("QWED_MCP_DATA_DIR", "/dev/null/data").env("QWED_MCP_POLICY", "/nonexistent");
     let served = command.output().unwrap();
     let log = String::from_utf8_lossy(&served.stderr).into_owned();
-    let told =
+    let expected =
         "the governed tools cannot be offered: failed to create the data folder /dev/null/data";
-    assert!(log.contains(told) && !log.contains("receipts"), "{log}");
+    assert!(log.contains(expected) && !log.contains("receipts"), "{log}");
 }
 
-/// Adds a test that reads the key to the project. Returns the path of the key.
+/// Adds a test to the project that reads the key. Returns the path of the key.
 fn thieving_project(governed: &Governed) -> PathBuf {
     let key = governed.data.join("keys/signing.key");
     let text = format!(
@@ -504,7 +502,7 @@ fn check_test_result(said: &Value, run_id: &str) {
     );
     assert_eq!(about["annotations"]["counts"]["passed"], 1, "the control");
     assert_eq!(about["annotations"]["counts"]["deselected"], 0);
-    // In-toto's own parser refuses fields that its predicate does not have.
+    // in-toto's own parser refuses fields that its predicate does not define.
     let fields: Vec<_> = said["predicate"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["configuration", "failedTests", "passedTests", "result"]);
 }
@@ -517,7 +515,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
     let server = if user.is_some() { of_user(server, user) } else { server };
     let mut server = server.connect();
     let key = thieving_project(&governed);
-    // The control: the same content in a folder that tests may read.
+    // The control: tests can read a copy of the key in a permitted folder.
     fs::create_dir(governed.beside("other")).unwrap();
     let copy = governed.beside("other/copy");
     fs::copy(&key, &copy).unwrap();
@@ -542,7 +540,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
         (&json!("failed"), &json!("bob"))
     );
     assert_eq!(about["decision"]["id"], meta["qwed.ai/run"]["run_id"]);
-    // The receipt names the last row about the run.
+    // The receipt names the last row about the run in the audit log.
     let rows = governed.audit_rows();
     let row = rows.iter().find(|row| row["hash"] == about["audit"]["hash"]).unwrap();
     assert_eq!((&row["event"], &row["seq"]), (&json!("TOOL_FINISHED"), &about["audit"]["seq"]));
@@ -577,7 +575,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
     assert_eq!(refusals().len(), 2);
 }
 
-/// Checks that the schema has the type of the predicate, and every field of a receipt.
+/// Checks that the schema has the type of the predicate and every field of a receipt.
 fn the_schema_has_every_field() {
     let text = fs::read_to_string(root().join("docs/receipt.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
@@ -588,7 +586,7 @@ fn the_schema_has_every_field() {
         let name = match &found[1] {
             "kind" => "_type".to_owned(),
             "memory_mib" => "memoryMiB".to_owned(),
-            // These fields belong to in-toto's own predicate.
+            // in-toto's own predicate defines these fields.
             "result" | "configuration" | "passed_tests" | "failed_tests" | "annotations"
             | "subject" => {
                 continue;
@@ -605,7 +603,7 @@ fn camel_case(name: &str) -> String {
     words.fold(first, |text, word| text + &word[..1].to_uppercase() + &word[1..])
 }
 
-/// Replays a receipt. Returns the report as JSON, and the exit code. Without a report, returns the error.
+/// Replays a receipt. Returns the report and the exit code. If there is no report, returns the error.
 #[track_caller]
 pub(crate) fn replay(
     receipts: &Receipts,
@@ -617,9 +615,9 @@ pub(crate) fn replay(
     let mut command = prepare(receipts.server()).command();
     command.args(["replay", "--format", "json"]).arg(receipt).arg("--script").arg(script);
     let output = command.args(others).output().unwrap();
-    let said = serde_json::from_slice(&output.stdout)
+    let stderr = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&output.stderr).into_owned()));
-    (said, output.status.code())
+    (stderr, output.status.code())
 }
 
 fn a_replay_reports_differences() {
@@ -648,7 +646,7 @@ fn a_replay_reports_differences() {
         assert_eq!((&said["environment"], &said["document"]), (&json!([]), &json!(null)), "{said}");
     }
 
-    // A different environment is reported before the different result.
+    // The report names the different environment first, and then the different result.
     let code = "import os\nprint(os.environ['PATH'].endswith('/x'))";
     let receipt = of(receipts.server().unchecked(), code);
     let path = format!("{}:/x", std::env::var("PATH").unwrap());
@@ -671,7 +669,7 @@ fn a_replay_reports_differences() {
     let document = said["document"].as_str().unwrap();
     assert!(document.starts_with("sha256:") && exit == Some(1), "{said}");
 
-    // Today's rules refuse the script, or the admin gate is closed.
+    // The current rules refuse the script, or the admin gate is closed.
     let receipt = of(receipts.server().unchecked(), "eval('print(1)')");
     let (said, exit) = replay(&receipts, &receipt, &script, &[], as_it_was);
     assert_eq!(exit, Some(3), "{said}");
@@ -682,7 +680,7 @@ fn a_replay_reports_differences() {
     let (said, exit) = replay(&receipts, &receipt, &script, &[], shut);
     assert_eq!(exit, Some(3), "{said}");
 
-    // Another script, a file that is not a receipt, and a key that did not sign the receipt.
+    // A replay refuses another script, a file that is not a receipt, and a receipt with another key's signature.
     let other = receipts.path("other.py");
     fs::write(&other, "print(2)").unwrap();
     let key = Receipts::new().path("data/keys");
@@ -701,7 +699,7 @@ fn a_replay_reports_differences() {
     }
 }
 
-/// Runs a script at the command line. Returns its text and the file of its receipt.
+/// Runs a script with the command line. Returns its text and the path of its receipt.
 #[track_caller]
 pub(crate) fn run(
     receipts: &Receipts,
@@ -731,7 +729,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     let (said, exit) = replay(&receipts, &receipt, &script, &[], elsewhere);
     assert_eq!((&said["verdict"], exit), (&json!("differs"), Some(1)), "{said}");
     assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
-    // Without the stored output, only the digest is known.
+    // Without the stored output, the report knows only its digest.
     let outputs = receipts.path("receipts/outputs");
     let elsewhere_kept = receipts.path("kept");
     fs::rename(&outputs, &elsewhere_kept).unwrap();
@@ -740,7 +738,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     let kept = ["--outputs", elsewhere_kept.to_str().unwrap()];
     let (said, _) = replay(&receipts, &receipt, &script, &kept, elsewhere);
     assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
-    // Only the owner can read the stored output. Without the setting, no output is stored.
+    // Only the owner can read stored output. Without the setting, no output is stored.
     for (path, mode) in
         [(elsewhere_kept.clone(), 0o700), (elsewhere_kept.join(sha256_of(b"")), 0o600)]
     {
@@ -755,7 +753,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     assert!(!outputs.exists());
 }
 
-/// Changes the environment and the output in a receipt, and signs it again.
+/// A program that changes the environment and the output in a receipt, and signs it again.
 const SIGN_ANEW: &str = r#"
 import base64, json, sys
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -780,7 +778,6 @@ document["signatures"][0]["sig"] = base64.b64encode(signature).decode()
 open(anew, "w").write(json.dumps(document, separators=(",", ":")) + "\n")
 "#;
 
-/// Asserts that a text contains these parts in this order.
 #[track_caller]
 fn assert_in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
@@ -801,7 +798,7 @@ fn another_interpreter_is_reported_before_the_result() {
         let output = output.unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
-    // An environment without packages.
+    // This environment has no packages.
     let environment = receipts.path("venv");
     let mut command = Command::new(python());
     command.args(["-m", "venv", "--without-pip"]).arg(&environment);
@@ -813,7 +810,7 @@ fn another_interpreter_is_reported_before_the_result() {
     let parts =
         ["environment: differs", "package sympy: 1.14.0 → none", "differs: replayed", "stdout: "];
     assert_in_order(&text, &parts);
-    // A receipt that names other versions of Python and its packages, signed with the same key.
+    // The changed receipt names other versions of Python and its packages. The same key signs it again.
     let anew = receipts.path("anew.json");
     let mut command = Command::new(python());
     command.args(["-c", SIGN_ANEW]).arg(&receipt).arg(receipts.key()).arg(&anew);
@@ -837,7 +834,7 @@ fn another_interpreter_is_reported_before_the_result() {
 fn nothing_of_keys_tokens_or_code_is_in_logs() {
     let governed = Governed::new("ledger");
     let receipts = governed.beside("of_scripts");
-    // A server with receipts of scripts does not start without a key.
+    // If receipts are switched on, the server does not start without a key.
     assert!(governed.command(&["receipt", "keygen"]).status.success());
     let mut server = governed
         .server()
@@ -846,7 +843,7 @@ fn nothing_of_keys_tokens_or_code_is_in_logs() {
         .variable("QWED_MCP_RECEIPTS_OUTPUTS", "on")
         .variable("QWED_MCP_AUTH_TOKEN", &governed.viewer)
         .connect();
-    // The output is also different from the text in the code.
+    // The output differs from the script's text, so that the log can be searched for both.
     let code = "print('marmot' + 'vole')";
     assert!(server.execute(code).text().contains("marmotvole"));
     server.execute("eval('badger')");
@@ -858,7 +855,7 @@ fn nothing_of_keys_tokens_or_code_is_in_logs() {
     run_pytest(&mut server, &governed.viewer, "tests");
     run_pytest(&mut server, "qwed_weasel", "tests");
     let log = server.finish();
-    // The control: the log is not empty.
+    // The control: the log has entries about these calls.
     assert!(log.contains("run ended") && log.contains("governed call"), "{log}");
     let key = fs::read_to_string(governed.data.join("keys/signing.key")).unwrap();
     let key = key.lines().nth(1).unwrap();

@@ -1,5 +1,6 @@
-//! The requirements of the MCP specification for a server with tools only, row by row, in both eras: each MUST, and
-//! each SHOULD that is visible from outside. If the server deviates on purpose, the row states the reason, and the test
+//! Tests the requirements of the MCP specification for a server with tools only, in both eras. Each row is a MUST, or
+//! a SHOULD that is visible from outside. If the server deviates on purpose, the row states the reason, and its check
+//! covers the actual behaviour.
 //! checks the actual behaviour.
 
 use std::time::Duration;
@@ -18,24 +19,24 @@ tests! {
         governed_tools_are_as_specified;
 }
 
-/// A requirement, and the check of the server.
+/// A requirement, and a check whether the server meets it.
 struct Row {
     /// The section of the specification.
     section: &'static str,
     requirement: String,
     check: Check,
-    /// The reason, if the server deviates on purpose. The check then covers the actual behaviour.
+    /// The reason for a deliberate deviation. Then the check covers the actual behaviour.
     differs: Option<&'static str>,
 }
 
 enum Check {
-    /// The reply to the request is this error.
+    /// The reply to the request must be this error.
     Error { method: &'static str, params: Value, code: i64 },
-    /// The reply to the request satisfies this condition.
+    /// The reply to the request must satisfy this condition.
     Reply { method: &'static str, params: Value, holds: fn(&Value) -> bool },
-    /// The reply to the request has this text in this place.
+    /// The reply to the request must have this text at this path.
     Value { method: &'static str, params: Value, place: &'static str, text: &'static str },
-    /// The check needs more than one request. The error is the evidence that the requirement is not met.
+    /// The check needs more than one request. Its error is the message that violates the requirement.
     Sequence(fn(&mut McpProcess) -> Result<(), Value>),
 }
 
@@ -85,11 +86,11 @@ fn value(method: &'static str, params: Value, place: &'static str, text: &'stati
     Check::Value { method, params, place, text }
 }
 
-/// Fails with a list of all rows that are not met.
+/// Fails with a list of the rows that the server does not meet.
 fn assert_met(server: &mut McpProcess, rows: &[Row]) {
     let mut unmet = Vec::new();
     for row in rows {
-        // Discard the messages that an earlier row has left.
+        // Discard messages that an earlier row has left.
         while server.next_message(Duration::ZERO).is_some() {}
         if let Err(evidence) = row.seen(server) {
             let Row { section, requirement, differs, .. } = row;
@@ -107,7 +108,7 @@ const PAGE: &str = "ui://qwed-mcp/verification.html";
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// Adds the metadata of the stateless era to the parameters, without the optional `clientInfo`.
+/// Adds the metadata of the stateless era to the parameters. Omits the optional `clientInfo`.
 fn stateless(mut params: Value) -> Value {
     params["_meta"][VERSION] = json!("2026-07-28");
     params["_meta"][CAPABILITIES] = json!({});
@@ -130,17 +131,17 @@ fn is_refusal(reply: &Value) -> bool {
     reply["result"]["isError"] == true && text_of(reply, 0).starts_with("BLOCKED: ")
 }
 
-/// Returns the next message. Null if no message arrives in time.
+/// Returns the next message, or null if no message arrives in time.
 fn next(server: &mut McpProcess) -> Value {
     server.next_message(deadline(Duration::from_secs(30))).unwrap_or(Value::Null)
 }
 
-/// Expects no message for longer than the interval between two progress messages.
+/// Asserts that no message arrives for longer than the interval of progress messages.
 fn silence(server: &mut McpProcess) -> Result<(), Value> {
     server.next_message(Duration::from_millis(800)).map_or(Ok(()), Err)
 }
 
-/// Returns the progress messages before the reply to `id`.
+/// Returns the progress messages that arrive before the reply to `id`.
 fn progress_before(server: &mut McpProcess, id: i64) -> Vec<Value> {
     let mut progress = Vec::new();
     loop {
@@ -392,7 +393,7 @@ fn metadata_of_the_stateless_era() -> Vec<Row> {
     rows.push(Row::new(
         "basic, _meta",
         "clientInfo is optional",
-        // The other requests do not have it either.
+        // No request in this test has `clientInfo`.
         reply("tools/list", stateless(json!({})), |reply| reply["result"]["tools"].is_array()),
     ));
     rows
@@ -570,7 +571,7 @@ fn progress_and_cancellation() -> Vec<Row> {
                 let sign = next(server);
                 seen(sign["params"]["progressToken"] == "c", &sign)?;
                 server.cancel(id);
-                // The second call needs the only turn, which the first call had.
+                // The first call had the only turn. The second call needs it.
                 let id = server.start_request("tools/call", &stateless(running("print(1)")));
                 let reply = next(server);
                 seen(reply["id"] == id, &reply)?;
@@ -609,7 +610,7 @@ fn progress_and_cancellation() -> Vec<Row> {
     ]
 }
 
-/// Expects several messages with this token, each with more progress than the previous message.
+/// Asserts that there are several messages with this token, each with more progress than the previous one.
 fn rises(progress: &[Value], token: &Value) -> Result<(), Value> {
     let amounts: Vec<f64> =
         progress.iter().filter_map(|message| message["params"]["progress"].as_f64()).collect();
@@ -619,7 +620,7 @@ fn rises(progress: &[Value], token: &Value) -> Result<(), Value> {
     seen(is_whole && is_rising && progress.iter().all(has_token), &json!(progress))
 }
 
-/// Expects that the next message is the reply to a new request, so the earlier lines got no reply.
+/// Asserts that the next message is the reply to a new request, so that earlier lines got no reply.
 fn is_next_answered(server: &mut McpProcess) -> Result<(), Value> {
     let id = server.start_request("tools/list", &stateless(json!({})));
     let message = next(server);
@@ -674,7 +675,7 @@ fn json_rpc() -> Vec<Row> {
     ]
 }
 
-/// Sends a line without a readable id. Expects an error without an id.
+/// Sends a line whose id cannot be read. Asserts that the reply is an error without an id.
 fn answer_to(server: &mut McpProcess, line: &str, code: i64) -> Result<(), Value> {
     server.send_bytes(line.as_bytes());
     server.send_bytes(b"\n");
@@ -726,7 +727,7 @@ fn stdio() -> Vec<Row> {
     ]
 }
 
-/// Returns everything that a server writes to its standard output for this input.
+/// Returns the standard output of a server for this input.
 fn written_for(lines: &str) -> String {
     use std::io::{Read as _, Write as _};
 
@@ -735,7 +736,7 @@ fn written_for(lines: &str) -> String {
     stdin.write_all(lines.as_bytes()).unwrap();
     let mut written = String::new();
     let mut stdout = child.stdout.take().unwrap();
-    // Keep the input open until all calls are answered.
+    // Keep the input open until all calls have replies.
     let mut bytes = [0; 4096];
     while written.lines().count() < lines.lines().count() {
         let count = stdout.read(&mut bytes).unwrap();
@@ -749,7 +750,7 @@ fn written_for(lines: &str) -> String {
 }
 
 fn eras_meet_as_specified() {
-    // Each row has a new server without a handshake.
+    // Each row needs a new server without a handshake.
     for row in [
         Row::new(
             "basic/versioning",

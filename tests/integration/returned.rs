@@ -1,4 +1,4 @@
-//! The value that a script assigns to `result`, for programs (`_meta["qwed.ai/result"]`, and `result` in batches).
+//! Tests the value that a script assigns to `result` (`_meta["qwed.ai/result"]`, and `result` in batch answers).
 
 use serde_json::{Value, json};
 
@@ -29,20 +29,19 @@ fn returned(result: &CallResult) -> Option<&Value> {
 fn assert_values(server: &mut McpProcess) {
     let result = server.execute(PLAIN);
     assert_eq!(returned(&result), Some(&plain()));
-    // The text is that of a script without a value.
+    // The text is the same as for a script without a value.
     assert_eq!(result.texts, ["STDOUT:\ndone\n\nExecution completed successfully."]);
     for (code, value) in [
         ("result = None", Some(json!(null))),
         ("result = 0.1 + 0.2", Some(json!(0.300_000_000_000_000_04))),
         ("x = 1", None),
         ("result = 1\ndel result", None),
-        // However the script ends.
         ("result = [1]\nraise ValueError(2)", Some(json!([1]))),
         ("import sys\nresult = 2\nsys.exit(3)", Some(json!(2))),
         ("result = 3\nassert result == 4", Some(json!(3))),
         ("import os\nresult = 4\nos._exit(0)", None),
         ("def f():\n    result = 5\nf()", None),
-        // A child of the script is not the script.
+        // A forked child cannot replace the value of the script.
         (
             "import os\nresult = 6\nif os.fork() == 0:\n    result = 7\nelse:\n    os.wait()",
             Some(json!(6)),
@@ -60,7 +59,7 @@ fn a_value_is_returned_cold_and_as_a_job() {
     let job = server.place(PLAIN);
     assert_eq!(returned(&server.wait_for_job(&job)), Some(&plain()));
     server.finish();
-    // With the analysis, a failed check also sends the values that it has compared.
+    // With the analysis, a failed check also sends the compared values on the same channel.
     let mut server = ServerBuilder::new().connect();
     let result = server.execute("result = 3\nassert result == 4");
     assert_eq!(returned(&result), Some(&json!(3)), "{:?}", result.meta);
@@ -135,7 +134,7 @@ fn answers_of_batches_have_the_value() {
     ];
     let answers = ServerBuilder::new().batch(&lines);
     let values: Vec<_> = answers.iter().map(|answer| answer.get("result").cloned()).collect();
-    // A call has its own value.
+    // A test with a call returns the call's own value.
     assert_eq!(values, [Some(plain()), None, None, Some(json!(2)), None], "{answers:?}");
     let reason = answers[1]["result_omitted"].as_str().unwrap();
     assert!(reason.starts_with("the value has the type tuple"), "{reason}");

@@ -1,5 +1,5 @@
-//! The sandbox: the scripts that work in it, the isolation of runs, and the behaviour on machines without it. The tests
-//! of attacks are in `abuse`.
+//! Tests the sandbox: the scripts that work in it, the isolation of runs, and machines that lack a part of it. The
+//! module `abuse` tests attacks.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -50,7 +50,7 @@ const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory lim
                             ended it. Use less memory, or ask the admin to raise \
                             QWED_MCP_MEMORY_MB.";
 
-/// Scripts that must run as they do without a sandbox. Each has a name, and a line that it prints.
+/// Scripts that must work in the sandbox. Each has a name, its code, and a line that it must print.
 const WORKLOADS: [(&str, &str, &str); 14] = [
     (
         "sympy",
@@ -142,7 +142,7 @@ const WORKLOADS: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// Scripts that need semaphores in shared memory. Only a private file tree has them.
+/// Scripts that need semaphores in shared memory. Only a private file tree has shared memory.
 const POOLS: [(&str, &str, &str); 2] = [
     (
         "multiprocessing.Pool",
@@ -158,10 +158,9 @@ const POOLS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The modules that a server loads by default.
+/// The modules that a warm interpreter loads by default.
 const WARM_MODULES: &str = "asyncio,multiprocessing,unittest,numpy,sympy,z3,qwed_legal,qwed_finance,qwed_tax,qwed_ucp,qwed_new";
 
-/// Starts a server at this tier, as this user.
 fn server(tier: &str, user: Option<u32>) -> McpProcess {
     let builder = ServerBuilder::new().unchecked();
     let builder = match tier {
@@ -345,7 +344,7 @@ fn a_run_that_uses_everything_up_ends_and_the_next_call_is_clean() {
         let next = server.execute("print(open('mine', 'w').write('x'))");
         assert_eq!(next.text(), "STDOUT:\n1\n\nExecution completed successfully.", "{name}");
     }
-    // A job ends in the same way.
+    // A background job ends in the same way.
     let job = server.place("x = []\nwhile True: x.append(bytearray(2 ** 22))");
     let text = server.wait_for_job(&job).text().to_owned();
     assert_eq!(text, format!("Status: failed\n\nResult:\n{MEMORY_LIMIT}"));
@@ -358,13 +357,13 @@ fn deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one() {
     let code =
         "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nprint('deep')";
     assert!(server.execute(code).text().contains("deep"));
-    // If the removal takes long, it continues after the reply.
+    // If the removal of the folders takes long, it continues after the reply.
     let is_empty = || server.scratch.entries().is_empty();
     assert!(eventually(Duration::from_secs(60), is_empty).is_some());
     server.finish();
 }
 
-/// The files of another user in a folder stay there, although the server is root.
+/// A root server must not remove another user's files from an abandoned folder.
 fn folders_are_swept_with_the_rights_of_their_owner() {
     const NOBODY: Option<u32> = Some(65534);
 
@@ -419,10 +418,10 @@ fn no_code_runs_without_the_required_sandbox() {
                 "{text}"
             );
             assert_eq!(text.matches(". ").count(), 1, "one sentence: {text}");
-            // The reply must not suggest to the model to weaken the sandbox.
+            // The reply must not suggest to the model that the sandbox can be weakened.
             assert!(!text.contains("QWED_MCP_SANDBOX"), "{text}");
             assert_eq!(result.meta["qwed.ai/execution"], Value::Null);
-            // A job is not placed either. Harmful code is refused for its findings first.
+            // A background job is refused too. Harmful code is still refused for its findings first.
             let arguments = json!({ "code": "print(1)", "background": true });
             let job = server.call("execute_python_code", &arguments);
             assert_eq!(job.meta["qwed.ai/decision"]["error_code"], "QWED-MCP-RISK-009");
@@ -445,7 +444,7 @@ fn tools_are_closed_world_unless_the_sandbox_is_off() {
         let annotations = |tool: usize| &tools["result"]["tools"][tool]["annotations"];
         assert_eq!(annotations(0)["openWorldHint"], is_open, "{mode}");
         assert_eq!(annotations(1)["openWorldHint"], false, "{mode}");
-        // The annotation matches the behaviour.
+        // The annotation of the tool must match the behaviour.
         let socket = "import socket\nsocket.socket()\nprint('open')";
         let mut server = of_user(ServerBuilder::new().unchecked(), None)
             .variable("QWED_MCP_SANDBOX", mode)
@@ -486,25 +485,25 @@ fn listed_paths_can_be_read_and_must_exist() {
         let (text, listing) = run(data.path().to_str().unwrap(), lacks);
         assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
         assert!(listing.contains("other"), "{listing}");
-        // The entry is a symlink to one file. The script can read this file, but not the rest of the folder.
+        // The entry is a symlink to one file. The script can read this file, but not its folder.
         let (text, listing) = run(data.path().join("link").to_str().unwrap(), lacks);
         assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
         assert!(!listing.contains("other"), "{listing}");
         for (path, reason, remedy) in [
             ("/no/such/folder", "is not there", "correct or remove it"),
             ("/proc", "cannot be opened to scripts", "list folders below / that are not in"),
-            // The path exists in the current folder, but an entry must be absolute.
+            // This path exists in the current folder, but entries must be absolute.
             ("tests", "is not an absolute path", "write it from / on"),
         ] {
             let (text, _) = run(path, lacks);
-            let told = format!("run: an entry of QWED_MCP_READ_PATHS {reason}; {remedy}");
-            assert_eq!(text.matches(&told).count(), 1, "{text}");
+            let expected = format!("run: an entry of QWED_MCP_READ_PATHS {reason}; {remedy}");
+            assert_eq!(text.matches(&expected).count(), 1, "{text}");
             assert!(!text.contains(path) || path == "/proc", "{text}");
         }
     }
 }
 
-/// The launch fails in the middle, when the init process and the launcher already run.
+/// The launch fails after the init process and the launcher have started.
 fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     let data = tempfile::tempdir().unwrap();
     let listed = data.path().join("listed");
@@ -526,7 +525,7 @@ fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     server.finish();
 }
 
-/// Runs as root, because mounts require it. The shell has its own mount namespace.
+/// Mounts require root. The shell has its own mount namespace.
 fn mounts_below_a_readable_path_are_read_only_too() {
     let data = tempfile::tempdir().unwrap();
     let script = data.path().join("script.py");
@@ -547,7 +546,7 @@ tell('create', lambda: open('usb/new', 'w'))
 print(os.listdir(os.environ.get('HOME', 'usb')))
 ";
     fs::write(&script, code.replace('@', data.path().to_str().unwrap())).unwrap();
-    // A mount with a name that is not UTF-8 must not hide the others.
+    // One mount has a name that is not valid UTF-8. It must not hide the other mounts.
     let mounts = r#"
 cd "$1"
 mkdir usb "$(printf 'bad\377')"
@@ -580,7 +579,7 @@ exec "$2" run "$3"
     assert!(text.contains("write harm\nutime harm\nchmod harm\ncreate harm\n"), "{text}");
 }
 
-/// In a container, the server has PID 1 or 2. A run's PID namespace has processes with these PIDs too.
+/// In a container, the server has PID 1 or 2. A run's PID namespace has processes with the same PIDs.
 fn a_server_with_a_low_pid_is_not_taken_for_a_process_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script.py");
@@ -664,9 +663,9 @@ fn other_processes_of_its_user_cannot_inspect_the_server() {
         assert_eq!((ran.is_error, &ran.execution()["sandbox"]), (false, &json!(tier)));
         for file in ["environ", "maps"] {
             let found = look(server.pid(), file);
-            let told = String::from_utf8_lossy(&found.stderr).into_owned();
-            let is_refused = told.contains("Permission denied");
-            assert_eq!(is_refused, !is_open, "{file} at {tier}: {told}");
+            let stderr = String::from_utf8_lossy(&found.stderr).into_owned();
+            let is_refused = stderr.contains("Permission denied");
+            assert_eq!(is_refused, !is_open, "{file} at {tier}: {stderr}");
         }
         let found = look(server.pid(), "environ");
         let environment = String::from_utf8_lossy(&found.stdout).into_owned();

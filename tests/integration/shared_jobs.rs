@@ -1,4 +1,4 @@
-//! Background jobs that servers share in PostgreSQL (`QWED_MCP_STORE`), as clients see them.
+//! Tests background jobs that servers share in PostgreSQL (`QWED_MCP_STORE`), as clients see them.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn server(store: &str) -> McpProcess {
     ServerBuilder::new().variable(STORE, store).connect()
 }
 
-/// Returns the log of a server that does not start.
+/// Starts a server that must refuse to start. Returns its log.
 fn refusal(store: &str) -> String {
     let mut command: Command = ServerBuilder::new().variable(STORE, store).command();
     let output = command.arg("serve").stdin(Stdio::null()).output().unwrap();
@@ -109,8 +109,8 @@ fn any_server_answers_for_a_job() {
         "A job is its user's alone, and is kept for one hour after its last change."
     );
 
-    // Cancelling a request cancels the job that it has placed, on whichever server the job runs. It does not cancel the
-    // job of another server's request with the same number.
+    // Cancelling a request cancels its job, even if another server runs the job. It does not cancel the job of
+    // another server's request with the same id.
     let code = json!({ "code": "import time\ntime.sleep(60)", "background": true });
     let place = |server: &mut McpProcess| {
         let request = server.start_call("execute_python_code", &code);
@@ -153,7 +153,7 @@ fn a_job_of_a_killed_server_is_reported_as_lost() {
     assert!(text.ends_with(" was lost; the script may have run in part."), "{text}");
     assert!(result.is_error);
     assert_eq!(result.meta["qwed.ai/verification"]["outcome"], "inconclusive");
-    // A server that shuts down reports its job as lost at once.
+    // A server that shuts down reports its running job as lost at once.
     let job = second.place("import time\ntime.sleep(60)");
     until_it_runs(&mut second, &job);
     second.signal("TERM");

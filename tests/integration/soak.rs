@@ -1,4 +1,4 @@
-//! A soak test: 2,000 mixed calls, some of them with faults, leak nothing.
+//! A soak test: 2,000 mixed calls, some with faults, must not leak anything.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ tests! {
 }
 
 const CALLS: usize = 2_000;
-/// The number of calls after which the server is warm: caches are filled, and buffers have grown.
+/// The number of calls until caches are filled and buffers have grown.
 const WARM_UP: usize = 300;
-/// After this number of calls, another server is killed, or loses its client, in the middle of its work.
+/// After this number of calls, a second server is killed or loses its client during its work.
 const ANOTHER_SERVER: usize = 250;
 
-/// Long enough for calls on a busy machine. Therefore only a few calls exceed it on purpose.
+/// The timeout of a call. It is long because of busy machines, so only a few calls exceed it on purpose.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const DETACHES: &str = "\
@@ -60,7 +60,6 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
     let grown = resident_kibibytes(server.pid()).saturating_sub(kibibytes);
     assert!(grown < 8 * 1024, "memory grew by {grown} KiB over {kibibytes}");
     assert!(jobs.len() > 50, "{} jobs", jobs.len());
-    // All jobs expire without a request.
     std::thread::sleep(Duration::from_millis(1800));
     for job_id in jobs.iter().rev().take(20) {
         assert!(server.status(job_id).texts[0].ends_with("not found or expired."));
@@ -68,7 +67,7 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
     server.finish();
 }
 
-/// Waits until no script runs. Asserts that no process, zombie or file remains.
+/// Waits until no script runs. Asserts that no process, zombie or file is left.
 fn settle(server: &McpProcess) {
     let is_quiet = || descendants(server.pid()).is_empty() && server.scratch.entries().is_empty();
     assert!(
@@ -141,7 +140,7 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
             assert!(is_known, "{texts:?}");
         }
         _ => {
-            // A client that sends several requests without waiting for the replies.
+            // The client sends several requests before it reads replies.
             let ids: Vec<_> = (0..5).map(|_| server.start_execute("print('later')")).collect();
             for id in ids {
                 let result = CallResult::from_reply(&server.reply(id));
@@ -151,7 +150,7 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
     }
 }
 
-/// Kills a server in the middle of its work, or closes its input.
+/// Starts a second server. Kills it during its work, or closes its input.
 fn lose_a_server(is_killed: bool) {
     let mut server = ServerBuilder::new().unchecked().connect();
     server.place(&format!("{DETACHES}time.sleep(600)"));
@@ -170,7 +169,7 @@ fn lose_a_server(is_killed: bool) {
     assert!(eventually(Duration::from_secs(60), gone).is_some(), "of {below:?}");
 }
 
-/// Pseudo-random numbers, which are the same in each run of the test.
+/// Generates pseudo-random numbers that are the same in each test run.
 struct Dice(u64);
 
 impl Dice {

@@ -1,5 +1,5 @@
-//! The tier never drops silently. These tests check which tier scripts get, and how the admin and the model learn the
-//! reason.
+//! Tests that the tier never drops silently. The tests check the tier that scripts get, and the reason that the admin
+//! and the model get.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -22,7 +22,7 @@ tests! {
         a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason;
 }
 
-/// Creates a server on a machine that lacks this feature. The log has the default level.
+/// Returns a server on a machine that lacks this feature. Its log has the default level.
 fn server(lacks: &str) -> ServerBuilder {
     of_user(ServerBuilder::new(), None).variable("QWED_MCP_TEST_KERNEL_LACKS", lacks)
 }
@@ -46,7 +46,7 @@ fn an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3()
     for target in [
         format!("{}/through/../../{}", root.display(), beside(&root, &real)),
         format!("../../through/more/../../{up}{from_root}"),
-        // The path goes up more often than it has folders. The parent of the root is the root itself.
+        // The path has more `..` than parent folders. The parent of the root is the root itself.
         format!("../../through/../through/more/..{}/{from_root}", "/..".repeat(60)),
     ] {
         let _ = fs::remove_file(&link);
@@ -61,7 +61,7 @@ fn an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3()
     }
 }
 
-/// Returns the configuration of a virtual environment with this interpreter.
+/// Returns the `pyvenv.cfg` of a virtual environment with this interpreter.
 fn pyvenv(real: &Path) -> String {
     let home = real.parent().unwrap().display();
     format!("home = {home}\ninclude-system-site-packages = false\n")
@@ -142,8 +142,8 @@ fn missing_namespaces_are_reported_in_the_log_and_in_meta_only() {
         }
         let log = server.finish();
         assert!(!log.contains("ERROR"), "{log}");
-        let told = format!("T3 is unavailable, scripts run at {tier}: new namespaces");
-        assert_eq!(log.matches(&told).count(), 1, "{log}");
+        let expected = format!("T3 is unavailable, scripts run at {tier}: new namespaces");
+        assert_eq!(log.matches(&expected).count(), 1, "{log}");
     }
 }
 
@@ -162,9 +162,9 @@ fn a_wrong_setting_is_reported_once_as_the_cause() {
     let builder = server("").variable("QWED_MCP_READ_PATHS", "relative/data");
     let report = doctor(&builder, &[]);
     let text = String::from_utf8(report.stdout).unwrap();
-    let told = "Code cannot run: QWED_MCP_READ_PATHS lists relative/data, which is not an absolute \
+    let expected = "Code cannot run: QWED_MCP_READ_PATHS lists relative/data, which is not an absolute \
                 path. Remedy: write it from / on";
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(expected), "{text}");
     assert!(!text.contains("MISSING") && text.matches("not tried").count() == 1, "{text}");
     assert!(!text.contains("QWED_MCP_SANDBOX=off"), "{text}");
     let mut server = builder.connect();
@@ -190,7 +190,7 @@ fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
         (missing.to_str().unwrap(), "does not exist"),
         ("relative", "is not absolute"),
         (file.to_str().unwrap(), "is not a folder"),
-        // Not even root can create a folder there.
+        // Not even root can create a folder in this path.
         ("/proc/self", "cannot be written to: "),
     ] {
         let builder = server("").variable("TMPDIR", value);
@@ -198,15 +198,15 @@ fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
         assert_eq!((run.status.code(), &run.stdout[..]), (Some(126), &[][..]));
         let log = String::from_utf8(run.stderr).unwrap();
         let text = log.split_once("error: BLOCKED").unwrap().1;
-        let told = format!("run: the folder for temporary files (TMPDIR) {problem}");
-        assert!(text.contains(&told) && text.contains("QWED-MCP-RISK-009"), "{text}");
+        let expected = format!("run: the folder for temporary files (TMPDIR) {problem}");
+        assert!(text.contains(&expected) && text.contains("QWED-MCP-RISK-009"), "{text}");
         assert!(text.contains("; set TMPDIR to a folder that the server may write to;"), "{text}");
         assert!(!text.contains(folder.path().to_str().unwrap()), "{text}");
-        let told = format!("TMPDIR is {value}, which {problem}");
-        assert_eq!(log.matches(&told).count(), 1, "{log}");
+        let expected = format!("TMPDIR is {value}, which {problem}");
+        assert_eq!(log.matches(&expected).count(), 1, "{log}");
         let report = doctor(&builder, &[]);
         let report = String::from_utf8(report.stdout).unwrap();
-        assert!(report.contains(&told), "{report}");
+        assert!(report.contains(&expected), "{report}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no file is left");
 }

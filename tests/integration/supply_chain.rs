@@ -1,4 +1,4 @@
-//! Skill manifests and AI bills of materials: the commands, and their use by a server.
+//! Tests skill manifests and AI bills of materials: the commands, and their use by a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -53,7 +53,6 @@ fn trusted() -> Value {
     })
 }
 
-/// Creates a folder with these manifests.
 fn manifests(all: &[(&str, Value)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, manifest) in all {
@@ -62,7 +61,7 @@ fn manifests(all: &[(&str, Value)]) -> tempfile::TempDir {
     folder
 }
 
-/// Returns the trusted manifest with other fields.
+/// Returns the trusted manifest with these fields added or replaced.
 fn with(fields: Value) -> Value {
     let mut manifest = trusted();
     let Value::Object(fields) = fields else { panic!("{fields}") };
@@ -144,7 +143,7 @@ fn the_options_of_verify_skill_are_the_documented_ones() {
         (&["--trusted-registry", "github.com"], &good, 0),
         (&["--trusted-registry", "example.org"], &good, 1),
         (&["--trusted-registry", "example.org", "--trusted-registry", "github.com"], &good, 0),
-        // Entries that can never match are usage errors.
+        // An entry that can never match is a usage error.
         (&["--trusted-registry", "not a host"], &good, 2),
         (&["--trusted-domain", "https://example.org/path"], &good, 2),
         (&["--trusted-domain", "xn--exmple-cua.org"], &good, 2),
@@ -174,7 +173,7 @@ fn verify_skill_compares_the_artifact() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
     }
 
-    // A server checks the artifact at its start too.
+    // A server also checks the artifact at its start.
     for (content, is_trusted) in [("", true), ("changed", false)] {
         fs::write(&tar, content).unwrap();
         let mut server = ServerBuilder::new().variable("QWED_SKILL_MANIFEST", &named).start();
@@ -197,7 +196,7 @@ fn aibom_prints_the_bill_of_what_is_named() {
     let bom: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(bom["components"]["verification_engines"][1]["name"], "sympy");
     assert_eq!(bom["components"].get("runtime"), None);
-    // The Python implementation computed this hash.
+    // This hash comes from the Python implementation.
     assert_eq!(
         bom["manifest_hash"],
         "84d1a8078168946262984cbd05c7bd50d7fda2a2ab30e7658de845e91446c745"
@@ -211,8 +210,8 @@ fn aibom_prints_the_bill_of_what_is_named() {
     }
 }
 
-/// Validates a document with the official schema, which is part of the Python library of `CycloneDX`. Returns the
-/// error, if any.
+/// Validates a document with the official schema, which `CycloneDX`'s Python library contains. Returns the error, or
+/// `None`.
 fn error_of_cyclonedx(document: &str) -> Option<String> {
     let check = "
 import sys
@@ -233,13 +232,13 @@ fn cyclonedx_is_valid_by_the_official_schema() {
     }
     let output = qwed_mcp(&arguments);
     assert_eq!(error_of_cyclonedx(stdout(&output)), None);
-    // The control: an invalid document fails.
+    // The control: the schema refuses an invalid document.
     let broken = stdout(&output).replace("machine-learning-model", "machine");
     let error = error_of_cyclonedx(&broken);
     assert!(error.is_some_and(|error| error.contains("'machine' is not one of")));
 }
 
-/// Returns the bill at `path`, and the versions of its parts by name.
+/// Returns the bill at `path`, and the versions of its components by name.
 fn read_bill(path: &Path) -> (Value, BTreeMap<String, Value>) {
     let bill: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let mut parts = BTreeMap::new();
@@ -253,7 +252,7 @@ fn read_bill(path: &Path) -> (Value, BTreeMap<String, Value>) {
     (bill, parts)
 }
 
-/// Returns the version of a distribution in the interpreter of the tests.
+/// Returns the version of a package in the tests' interpreter.
 fn installed(distribution: &str) -> Value {
     let code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))";
     let output = Command::new(python()).args(["-c", code, distribution]).output().unwrap();
@@ -261,7 +260,7 @@ fn installed(distribution: &str) -> Value {
     json!(stdout(&output).trim())
 }
 
-/// Calls `execute_python_code` as this model.
+/// Calls `execute_python_code` with this model name in the request.
 fn execute_as(server: &mut McpProcess, model: &str, code: &str) -> CallResult {
     let params = json!({
         "name": "execute_python_code",
@@ -271,7 +270,7 @@ fn execute_as(server: &mut McpProcess, model: &str, code: &str) -> CallResult {
     CallResult::from_reply(&server.request("tools/call", &params))
 }
 
-/// Computes the hash in Python, as the documents describe it.
+/// Computes the hash in Python according to the documents.
 fn hashed_as_documented(bill: &Value) -> String {
     let recipe = "
 import hashlib, json, sys
@@ -312,7 +311,7 @@ fn a_session_writes_the_bill_of_what_it_used() {
         let code = "from qwed_legal import DeadlineGuard as G, ClauseGuard\nimport z3, json";
         let job = server.place(code);
         server.wait_for_job(&job);
-        // These calls run no script: the first is blocked, and the second names an unknown tool.
+        // These calls run no script. The first is refused, and the second names an unknown tool.
         assert!(server.execute("import qwed_ucp, subprocess").is_error);
         server.call("no_such_tool", &json!({}));
         assert!(!file.exists(), "the session has not ended");
@@ -365,7 +364,7 @@ fn a_bill_is_written_however_the_session_ends() {
     }
 }
 
-/// The bill has versions, or is marked as incomplete, even if the client closes at once.
+/// If the client disconnects early, the bill has versions or is marked as incomplete.
 fn a_bill_has_versions_or_says_that_it_has_not() {
     let mut hashes = BTreeSet::new();
     for pause in [0, 0, 0, 2] {
@@ -389,7 +388,7 @@ fn a_bill_has_versions_or_says_that_it_has_not() {
 
 fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    // If the path is a folder, each session writes its own file there.
+    // If the path is a folder, each session writes a new file in it.
     for sessions in 1..=2 {
         let server =
             ServerBuilder::new().variable("QWED_MCP_AIBOM", folder.path().to_str().unwrap());

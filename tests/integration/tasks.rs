@@ -1,4 +1,4 @@
-//! Background jobs as tasks (the extension `io.modelcontextprotocol/tasks`, SEP-2663), over the wire.
+//! Tests background jobs as tasks of MCP (the extension `io.modelcontextprotocol/tasks`, SEP-2663).
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn background(code: &str) -> Value {
     json!({ "name": "execute_python_code", "arguments": { "code": code, "background": true } })
 }
 
-/// Starts a task. Returns the result that announces the task.
+/// Starts a task. Returns the result that announces it.
 fn create(server: &mut McpProcess, code: &str) -> Value {
     let reply = server.request("tools/call", &with_tasks(background(code)));
     assert_eq!(reply["result"]["resultType"], "task", "{reply}");
@@ -68,7 +68,6 @@ fn get(server: &mut McpProcess, id: &str) -> Value {
     reply["result"].clone()
 }
 
-/// Waits for the end of the task, and returns the task.
 fn ended(server: &mut McpProcess, id: &str) -> Value {
     let mut task = Value::Null;
     until(|| {
@@ -99,7 +98,7 @@ fn clients_that_declare_the_extension_get_a_task_and_others_the_text() {
     let discovered = server.request("server/discover", &with_tasks(json!({})));
     assert_eq!(discovered["result"]["capabilities"]["extensions"][EXTENSION], json!({}));
     create(&mut server, "pass");
-    // A declaration in another request has no effect. The opt-in of 2025-11-25 has none either.
+    // A declaration has no effect on later requests. Neither has the opt-in of 2025-11-25.
     let mut as_before = background("pass");
     as_before["task"] = json!({ "ttl": 60000 });
     for params in [without_tasks(background("pass")), without_tasks(as_before.clone())] {
@@ -109,7 +108,7 @@ fn clients_that_declare_the_extension_get_a_task_and_others_the_text() {
         assert!(text.starts_with("Verification order is being placed for the request "), "{text}");
         assert!(reply["result"].get("taskId").is_none(), "{reply}");
     }
-    // The capabilities of the handshake do not apply to later requests.
+    // The capabilities in the handshake do not apply to later requests.
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": { "extensions": { EXTENSION: {} } },
         "clientInfo": { "name": "test", "version": "1" }
@@ -125,7 +124,7 @@ fn clients_that_declare_the_extension_get_a_task_and_others_the_text() {
 
 fn a_task_exists_before_its_reply_and_ends_with_the_result_of_the_call() {
     let mut server = ServerBuilder::new().start();
-    // A request directly after the reply must find the task. Try often, to find a race.
+    // The task must exist before the client gets the reply. Try often, to detect a race.
     for _ in 0..20 {
         let task = create(&mut server, "pass");
         get(&mut server, &id_of(&task));
@@ -154,7 +153,7 @@ fn a_task_exists_before_its_reply_and_ends_with_the_result_of_the_call() {
         task["result"]["_meta"]["qwed.ai/decision"]["verification_id"],
         created["_meta"]["qwed.ai/decision"]["verification_id"]
     );
-    // The tool for the status accepts the id too.
+    // The status tool accepts the id of a task too.
     assert!(
         server.request(
             "tools/call",
@@ -193,10 +192,11 @@ fn a_task_is_cancelled_by_its_own_request_only() {
     call["_meta"]["progressToken"] = json!("p");
     let request = server.start_request("tools/call", &call);
     let id = id_of(&server.reply(request)["result"]);
-    // Discard the progress before the reply, because it belongs to the call.
+    // Discard the progress messages before the reply, because they belong to the call.
     while server.next_message(Duration::ZERO).is_some() {}
     until(|| get(&mut server, &id)["statusMessage"] == "running");
-    // The request has its reply, so cancelling it does not cancel the task. The task sends no progress.
+    // The request already has its reply, so cancelling it does not cancel the task. The task sends no progress
+    // messages.
     server.cancel(request);
     assert_eq!(server.next_message(Duration::from_millis(1200)), None);
     assert_eq!(get(&mut server, &id)["status"], "working");
@@ -225,7 +225,7 @@ fn a_task_that_has_ended_does_not_change() {
         assert!(is_acknowledged(&acknowledged), "{method}: {acknowledged}");
         assert_eq!(get(&mut server, &id), task, "{method}");
     }
-    // The server ignores responses that it did not request.
+    // The server ignores responses to inputs that it did not request.
     let params = json!({ "taskId": id, "inputResponses": { "nothing": { "action": "accept" } } });
     let reply = server.request("tasks/update", &with_tasks(params));
     assert!(is_acknowledged(&reply), "{reply}");
@@ -319,7 +319,7 @@ fn the_time_to_live_counts_from_creation_and_follows_the_job() {
     let [created, updated] = ["createdAt", "lastUpdatedAt"].map(|key| task[key].as_str().unwrap());
     assert!(created < updated, "{task}");
     for time in [created, updated] {
-        // An example of the format is 2026-11-22T10:30:00.123Z.
+        // The format is like 2026-11-22T10:30:00.123Z.
         assert!(time.len() == 24 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
     }
     server.finish();
@@ -340,7 +340,7 @@ fn the_metadata_of_a_job_has_its_state() {
     assert_eq!(ended["status"], "success");
     assert_eq!(ended["created_at"], job["created_at"]);
     assert!(ended["expires_at"].as_str().unwrap() > job["expires_at"].as_str().unwrap());
-    // Neither a synchronous call nor an unknown id has a job.
+    // The status has no job for a synchronous call, or for an unknown id.
     assert!(server.execute("print(1)").meta.get("qwed.ai/job").is_none());
     let unknown = server.status("3f8a1b2c-4d5e-4f7a-8b9c-0d1e2f3a4b5c");
     assert!(unknown.is_error && unknown.meta.get("qwed.ai/job").is_none());

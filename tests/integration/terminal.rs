@@ -1,4 +1,4 @@
-//! The command line, as people use it: the output on a terminal and in a pipe, and the exit codes.
+//! Tests the command line as people use it: the output on a terminal and in a pipe, and the exit codes.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -42,7 +42,6 @@ tests! {
         help_is_for_persons;
 }
 
-/// Writes a script to a file, and returns the path.
 fn script(folder: &Path, source: &str) -> String {
     let file = folder.join("script.py");
     fs::write(&file, source).unwrap();
@@ -141,7 +140,7 @@ fn a_script_that_is_not_run_has_one_error() {
         let output = command.args(["run", &file]).output().unwrap();
         let told = text(&output.stderr);
         assert!(told.starts_with(stderr) || told.contains(&format!("\n{stderr}")), "{told}");
-        // There are two errors, one in the reply and one in the log, because only the log may name the path.
+        // Two errors are possible, one in the reply and one in the log, because only the log may contain the path.
         let errors_max = if told.starts_with("error: no code can run: ") { 2 } else { 1 };
         assert!(told.matches("error: ").count() <= errors_max, "{told}");
         let stdout = if code == 0 { "1\n" } else { "" };
@@ -184,8 +183,8 @@ fn a_script_may_take_the_time_that_is_asked_for_and_no_more() {
         let builder = ServerBuilder::new();
         builder.command().args(["run", "--timeout", seconds, &file]).output().unwrap()
     };
-    let told = "error: Execution timed out after 4.5 seconds.\n";
-    assert_output(&run("4.5"), "begun\n", told, 124, "4.5");
+    let expected = "error: Execution timed out after 4.5 seconds.\n";
+    assert_output(&run("4.5"), "begun\n", expected, 124, "4.5");
     for seconds in ["601", "0", "-1", "1m"] {
         let output = run(seconds);
         assert_eq!(output.status.code(), Some(125), "{seconds}");
@@ -228,13 +227,13 @@ fn the_json_result_equals_that_of_mcp() {
     assert_eq!((&result["isError"], output.status.code()), (&json!(true), Some(124)));
 }
 
-/// Removes the clock, which the terminal shows if a run takes some seconds.
+/// Removes the clock that the terminal shows during a run of some seconds.
 fn without_clock(shown: &str) -> String {
     let clock = Regex::new("running for \\d+ s\r|\r\x1b\\[K").unwrap();
     clock.replace_all(shown, "").into_owned()
 }
 
-/// Runs a script on a terminal. Returns the text on the terminal, and the exit code.
+/// Runs a script on a terminal. Returns the displayed text and the exit code.
 fn run_on_terminal(source: &str, variables: &[(&str, &str)]) -> (String, Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), source);
@@ -263,13 +262,13 @@ fn output_of_a_script_is_escaped_on_a_terminal() {
     ] {
         assert!(shown.contains(seen), "{seen} in {shown:?}");
     }
-    // A file receives the unchanged output.
+    // A file gets the unchanged output.
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), source);
     let output = ServerBuilder::new().command().args(["run", &file]).output().unwrap();
     assert!(output.stdout.starts_with(b"\x1b]0;title\x07\x1b[2J"), "{output:?}");
     assert!(output.stdout.ends_with(b"\xff\xe2\x82"), "{output:?}");
-    // The messages of `check` are escaped too, because a file name may have control characters.
+    // `check` also escapes its messages, because a file name may have control characters.
     let name = "x\x1b[2J.py";
     fs::write(folder.path().join(name), "eval('1')").unwrap();
     let mut check = Command::new(binary());
@@ -289,7 +288,7 @@ fn the_time_is_shown_while_a_script_runs_on_a_terminal() {
     terminal.wait_for("running for ");
     terminal.press("\x03");
     terminal.finish();
-    // The clock does not interrupt a line of the script, and does not appear in a file.
+    // The clock must not interrupt a line of the script, and must not appear in a file.
     let file =
         script(folder.path(), "import time\nprint('begun', end='', flush=True)\ntime.sleep(3)");
     let (shown, _) = Terminal::start(ServerBuilder::new().command().args(["run", &file])).finish();
@@ -319,7 +318,7 @@ fn a_script_is_typed_into_a_terminal() {
     assert!(without_clock(&shown).contains("\n42\n") && status.success(), "{shown:?}");
 }
 
-/// Returns a pipe without a reader.
+/// Returns the write end of a pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -393,7 +392,7 @@ fn values_of_options_are_explained() {
     }
 }
 
-/// Returns the names of the commands that a help text lists.
+/// Returns the commands that a help text lists.
 fn subcommands(help: &str) -> Vec<&str> {
     let (_, listed) = help.split_once("\nCommands:\n").unwrap_or_default();
     let lines = listed.lines().take_while(|line| line.starts_with("  "));
@@ -409,7 +408,7 @@ fn help_is_for_persons() {
     for arguments in [&["--help"][..], &["-h"]] {
         assert!(help(arguments).starts_with("MCP server that lets a language model check"));
     }
-    // All commands, and the commands below them.
+    // Collect all commands and their subcommands.
     let mut commands: Vec<Vec<String>> = vec![Vec::new()];
     let mut count = 0;
     while let Some(command) = commands.pop() {
@@ -441,10 +440,10 @@ fn the_program_alone_on_a_terminal_says_what_it_is() {
     for told in ["qwed-mcp install", "\"mcpServers\"", program.to_str().unwrap(), "qwed-mcp run"] {
         assert!(shown.contains(told), "{told} in {shown}");
     }
-    // A client uses pipes, so the program starts the server.
+    // If standard streams are pipes, as for a client, the program starts the server.
     let output = Command::new(binary()).stdin(Stdio::null()).output().unwrap();
     assert_output(&output, "", "", 0, "a client");
-    // A person can start the server on a terminal with `serve`.
+    // On a terminal, a person can start the server with `serve`.
     let mut terminal = Terminal::start(Command::new(binary()).arg("serve"));
     terminal.wait_for("serving MCP on a terminal");
     terminal.press("\x04");
@@ -578,7 +577,7 @@ fn colours_need_a_terminal_or_an_option() {
         (false, &["--color", "never"], None, false),
     ];
     for (is_terminal, options, no_color, has_colours) in cases {
-        // A finding, an error, a wrong argument, and the help.
+        // The commands print a finding, an error, a wrong argument and the help.
         for command in [&check[..], &["check", "/nonexistent.py"], &["docter"], &["--help"]] {
             let shown = run(is_terminal, &[options, command].concat(), no_color);
             let case = format!("{is_terminal} {options:?} {no_color:?} {command:?}: {shown:?}");
@@ -623,28 +622,28 @@ fn doctor_looks_at_the_rest_of_the_set_up() {
         json!([{ "name": "QWED_MCP_PYHTON", "like": "QWED_MCP_PYTHON" }])
     );
     let user = nix::unistd::geteuid().as_raw();
-    // If root gives up its rights, scripts run as the user `nobody`.
+    // If root gives up its rights, scripts run as `nobody`.
     let expected = if told["script_user"].is_null() || user == 0 { 65534 } else { user };
     if told["sandbox"]["tier"] != Value::Null {
         assert_eq!(told["script_user"]["id"], expected, "{told}");
     }
-    // The terminal must not obey a text that comes from a setting.
+    // The terminal must not interpret control characters in the value of a setting.
     let manifest = ServerBuilder::new().variable("QWED_SKILL_MANIFEST", "/no\x1b[2J");
     let (shown, _) = Terminal::start(manifest.command().arg("doctor")).finish();
     let told = "skill manifest    /no\\u{1b}[2J: NOT TRUSTED";
     assert!(shown.contains(told) && !shown.contains('\x1b'), "{shown:?}");
-    // The server refuses to start, as doctor reports.
+    // The server refuses to start. `doctor` has reported this.
     let output = builder().command().stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The parts of a recording that change from time to time, and their placeholders.
+/// The parts of a recording that change, and their placeholders.
 const VOLATILE: [(&str, &str); 9] = [
     (r#""command": "[^"]+""#, "\"command\": {program}"),
     (r"\x1b\[[0-9;]*m", ""),
     (r"running for \d+ s\r", ""),
     (r"\r\x1b\[K", ""),
-    // The line end depends on whether the clock had time to clear its line.
+    // The line end after `^C` depends on whether the clock could still clear its line.
     (r"\^C\n?", "^C\n"),
     (r", \d+\.\d s\n", ", {seconds} s\n"),
     (r"\b[0-9a-f]{64}\b", "{hash}"),
@@ -657,13 +656,13 @@ fn normalised(text: &str) -> String {
     for (pattern, name) in VOLATILE {
         text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
     }
-    // Versions of Python mark the position in a line differently, so drop the marks.
+    // Versions of Python mark the position in a line differently, so drop the lines with marks.
     text.lines()
         .filter(|line| !line.contains('^') || line.starts_with("^C"))
         .fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// Returns each command of the recording with its output.
+/// Returns each command in the recorded session, with its output.
 fn recorded() -> Vec<(String, String)> {
     let page = fs::read_to_string(root().join("docs/COMMAND_LINE.md")).unwrap();
     let (_, section) = page.split_once("\n## A session").unwrap();
@@ -684,8 +683,8 @@ fn recorded() -> Vec<(String, String)> {
     commands
 }
 
-/// Runs the recorded commands again on a terminal. `^C` and `^D` stand for keys. The text above a key must appear
-/// before the key is pressed. The lines above `^D` are typed.
+/// Runs the recorded commands again on a terminal. `^C` and `^D` stand for keys. A key is pressed when the text above
+/// it has appeared. The lines above `^D` are typed.
 fn the_recorded_session_is_what_a_terminal_shows() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("bin")).unwrap();

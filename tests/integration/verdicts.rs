@@ -1,4 +1,4 @@
-//! Verdicts: what a run verified, how it is counted, and the documents about it.
+//! Tests verdicts: the outcomes of runs, the counted checks, and the documents about them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ tests! {
         labelled_scripts_have_the_outcomes_of_their_labels;
 }
 
-/// Scripts with their outcomes.
+/// Scripts, each with its expected outcome.
 const OUTCOMES: &[(&str, &str)] = &[
     ("assert sum(range(101)) == 5050", "verified"),
     ("for n in range(1, 50):\n    assert sum(range(n + 1)) == n * (n + 1) // 2", "verified"),
@@ -63,7 +63,7 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("assert (7 * 8 == 54, 'message')", "vacuous"),
     ("try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    print('no')", "vacuous"),
     ("claim = 54\nassert claim == 54", "vacuous"),
-    // A caught exception that is no `AssertionError` is control flow.
+    // A caught exception is control flow, unless it is an `AssertionError`.
     (
         "def fail():\n    raise ValueError('no')\ntry:\n    fail()\nexcept ValueError:\n    pass",
         "nothing_checked",
@@ -76,7 +76,7 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("raise KeyError('unrelated')", "inconclusive"),
     ("import random\nassert random.random() < 2 ** 3", "inconclusive"),
     ("import os\nos.system('id')", "blocked"),
-    // Only 0 and `None` are success, although the operating system also reports 256 as 0.
+    // Only 0 and `None` mean success, although the operating system reports 256 as 0.
     ("import sys\nok = 7 * 8 == 56\nsys.exit(0 if ok else 256)", "verified"),
     ("import sys\nok = 7 * 8 == 54\nsys.exit(0 if ok else 256)", "vacuous"),
     ("import sys\nok = 7 * 8 == 54\nsys.exit(not ok)", "refuted"),
@@ -112,7 +112,7 @@ fn each_outcome_is_reported_warm_and_cold() {
         }
         let digest =
             |meta: &Value| verification(meta)["document_digest"].as_str().unwrap().to_owned();
-        // The times that `unittest` prints differ, but its output is standard error.
+        // `unittest` prints durations, but to standard error, which the digest does not cover.
         assert_eq!(digest(&one.meta), digest(&other.meta), "{code}");
         assert_eq!(digest(&one.meta), digest(&again.meta), "{code}");
         let starts = [one, other].map(|result| result.execution()["warm"].clone());
@@ -195,7 +195,7 @@ fn the_model_is_told_if_nothing_was_verified() {
     );
     let job = usual.place(tuple);
     assert!(usual.wait_for_job(&job).texts[1].starts_with("Nothing was verified: "));
-    // Deeper than Python can make a syntax tree.
+    // Python cannot build a syntax tree of this depth.
     let deep = format!("x = {}1\nassert x == 1\nprint('end')", "-".repeat(1_500));
     let result = usual.execute(&deep);
     assert!(result.text().contains("end"), "{result:?}");
@@ -272,7 +272,8 @@ fn the_values_of_a_failed_check_are_reported() {
         }
         assert_eq!(off.execute(code).texts.len(), 1, "{code}");
     }
-    // There are no values: the condition has none, no check failed, or the failure was not the reason.
+    // No values are reported: the condition has no variable part, no check failed, or the failed check did not end
+    // the script.
     for code in [
         "assert 4 == 3",
         "x = 1\nassert x + 1 == 2\nraise ValueError(x)",
@@ -321,7 +322,7 @@ fn values_that_do_not_want_to_be_shown_change_nothing() {
     }
 }
 
-/// A check keeps the value of an operand only until it held, so the value can be finalized.
+/// A check drops the values of its operands as soon as it holds, so that the objects can be finalized.
 fn kept_values_do_not_keep_objects_alive() {
     let mut server = warm();
     let code = "\
@@ -342,7 +343,7 @@ print('finalized')";
     assert_eq!(verification(&result.meta)["outcome"], "verified", "{result:?}");
 }
 
-/// The analysis refuses scripts that write to any descriptor. A batch can run them all the same.
+/// The analysis refuses scripts that write to any file descriptor, but a batch can run such scripts.
 fn counts_beside_forged_ones_are_not_used() {
     let held = "assert sum(range(101)) == 5050\n";
     let forged = "import os\nframe = b'C' + (24).to_bytes(4, 'little') + (1).to_bytes(8, 'little') + bytes(16)\n\
@@ -354,7 +355,7 @@ fn counts_beside_forged_ones_are_not_used() {
     );
 }
 
-/// Runs a batch, and returns the outcomes of its answers in the order of the lines.
+/// Runs a batch. Returns the outcomes in the order of the lines.
 fn outcomes_of_batch(lines: &[Value], options: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lines.jsonl");
@@ -433,7 +434,7 @@ b\\d
     let statement = run(code);
     let lines = [r#"text == """a\nb\\d\n""""#, r"len(text) == len('''a\nb\\d\n''')"];
     assert_eq!(statement, lines.join("\n"));
-    // The lines mean the same as the checks, so they hold too.
+    // The lines of the statement are equivalent to the checks, so they hold too.
     assert_eq!(run(&lines.map(|line| format!("assert {line}")).join("\n")), statement);
 }
 
@@ -452,7 +453,7 @@ fn documents_pass_the_published_schema_and_resolver() {
         *counts.entry(verification["outcome"].as_str().unwrap().to_owned()).or_default() += 1;
         documents.push(verification["document"].clone());
     }
-    // A job that is cancelled has a document without a run.
+    // A cancelled job has a document without a run.
     let code = json!({ "code": "import time\ntime.sleep(60)", "background": true });
     let request = server.start_call("execute_python_code", &code);
     let job = server.reply(request)["result"]["_meta"]["qwed.ai/job"]["job_id"].clone();
@@ -466,8 +467,8 @@ fn documents_pass_the_published_schema_and_resolver() {
     assert!(changes > 100, "{changes}");
 }
 
-/// Validates documents with the published schema and the published resolver. Returns the numbers of documents, of
-/// verified ones, and of changes that the resolver noticed.
+/// Validates documents with the published schema and the published resolver. Returns the number of documents, of
+/// verified documents, and of changes that the resolver detected.
 pub(crate) fn resolve(documents: &[Value]) -> [u64; 3] {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("documents.jsonl");
@@ -493,13 +494,13 @@ fn the_command_line_reports_what_a_script_verified() {
     let (held, nothing) = ("assert 7 * 8 == 56", "print(7 * 8)");
     assert_eq!(run(held, &["--verdict"]), (0, "note: verified: 1 check held\n".to_owned()));
     assert_eq!(run(nothing, &["--verdict"]), (0, "note: nothing was checked\n".to_owned()));
-    // Standard error is not a terminal.
+    // Without a terminal, the verdict is not printed by default.
     assert_eq!(run(held, &[]), (0, String::new()));
     assert_eq!(run(held, &["--require-verified"]).0, 0);
     assert_eq!(run(nothing, &["--require-verified"]).0, 1);
     assert_eq!(run("raise SystemExit(7)", &["--require-verified"]).0, 7);
     let values = "\nnote: refuted: line 2: x == 54; x = 56\n";
-    // The line does not follow the script's own text on the same line.
+    // The verdict begins on a new line, even if the script's output does not end with a line end.
     let open = "import sys\nsys.stderr.write('text')\nassert 7 * 8 == 56";
     let one_line = "text\nnote: verified: 1 check held\n".to_owned();
     assert_eq!(run(open, &["--verdict"]), (0, one_line));
@@ -547,7 +548,7 @@ fn checks_that_cannot_fail_are_reported_before_a_run() {
     }
 }
 
-/// Scripts whose only check holds with any numbers, in a way that the analysis does not see.
+/// Scripts whose only check holds with any numbers. The analysis does not detect this.
 const UNCHANGED: &[&str] = &[
     "import re\nclaim = 8336000\ntext = f'the city had {claim:,} inhabitants'\n\
      found = int(re.search(r'[\\d,]+', text).group().replace(',', ''))\nassert found == claim",
@@ -570,7 +571,7 @@ fn checks_that_hold_with_any_numbers_are_found_by_variants() {
     assert_eq!(outcomes_of_batch(&lines, &["--vacuity"]), with_variants);
 }
 
-/// A variant prints nothing, and has the standard input of the script.
+/// A variant prints nothing. It gets the same standard input as the script.
 fn variants_are_a_part_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let (script, stdin) = (folder.path().join("a.py"), folder.path().join("stdin"));
@@ -585,11 +586,11 @@ fn variants_are_a_part_of_the_run() {
     };
     let output = run(&["--vacuity"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "once\n");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("these checks cannot fail: line 5"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("these checks cannot fail: line 5"), "{stderr}");
     let output = run(&[]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("verified: 1 check held"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("verified: 1 check held"), "{stderr}");
 }
 
 fn labelled_scripts_have_the_outcomes_of_their_labels() {
@@ -597,7 +598,7 @@ fn labelled_scripts_have_the_outcomes_of_their_labels() {
     let entries: Vec<Value> =
         corpus.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let lines: Vec<Value> = entries.iter().map(|entry| json!({ "code": entry["code"] })).collect();
-    // The minimal number of scripts of each label with the right outcome. A busy machine may cut a few short.
+    // The minimal number of correct outcomes for each label. On a busy machine, a few scripts may time out.
     for (options, vacuous_min, verified_min) in
         [(&[][..], 278, 276), (&["--vacuity"][..], 300, 272)]
     {

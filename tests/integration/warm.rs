@@ -1,5 +1,5 @@
-//! Warm interpreters: a script ends as it does in a new one, and nothing passes from one script to the next. The server
-//! answers the next call after any fault of the fork server.
+//! Tests warm interpreters. A script ends as in a new interpreter, and leaves no state for the next script. After any
+//! fault of the fork server, the server answers the next call.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ tests! {
         numbers_are_computed_as_in_a_new_interpreter;
 }
 
-/// The processes of a fork server, its supervisor, and the supervisor's init process.
+/// The number of processes at rest: the fork server's own, its supervisor, and the supervisor's init process.
 const AT_REST: usize = FORK_SERVER_PROCESSES + 2;
 
 fn cold() -> McpProcess {
@@ -61,7 +61,7 @@ fn builder() -> ServerBuilder {
     ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "100000")
 }
 
-/// Scripts that end in different ways, or inspect themselves.
+/// Scripts that end in different ways or inspect themselves.
 const SEMANTICS: &[&str] = &[
     "print('a'); import sys; sys.exit()",
     "import sys; sys.exit(3)",
@@ -165,7 +165,7 @@ fn a_script_ends_warm_as_it_does_cold() {
     warm.finish();
 }
 
-/// Words in scripts of the corpus that print something else in each run anyway.
+/// Words in corpus scripts whose output differs between any two runs.
 const RANDOM: &[&str] = &["random", "uuid", "secrets", "time", "perf_counter", "id("];
 
 fn honest_scripts_print_the_same_warm_and_cold() {
@@ -209,8 +209,8 @@ fn compare(
     }
 }
 
-/// Returns the texts without the parts that differ between processes: addresses, durations, and the line of our
-/// bootstrap that called the script.
+/// Removes the parts of the texts that differ between processes, such as addresses, durations, and the line number in
+/// the bootstrap program.
 fn comparable(texts: &[String]) -> String {
     let differing = [
         r"0x[0-9a-f]{6,}",
@@ -292,7 +292,7 @@ print(found)
         let text = server.execute(look).text().to_owned();
         assert_eq!(text, "STDOUT:\n[]\n\nExecution completed successfully.");
     }
-    // The control: the script would find a mark.
+    // The control: the script finds a mark that exists.
     let seen = server.execute(&format!("builtins_left = 'LEFT' + 'BEHIND'\n{look}"));
     assert!(seen.text().contains("'text'"), "{:?}", seen.texts);
     server.finish();
@@ -319,8 +319,8 @@ print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), nu
     server.finish();
 }
 
-/// Each page that a fork writes to causes a page fault and a copy, and loading modules leaves gaps on many pages. These
-/// allocations fit on 102 pages.
+/// Each page that a fork writes to is copied after a page fault. Loading modules leaves gaps on many pages. The
+/// allocations of this script fit on 102 pages.
 #[cfg(target_env = "gnu")]
 fn allocations_of_a_fork_are_contiguous() {
     let mut server = warm("ctypes,json,unittest,sympy,numpy");
@@ -336,7 +336,7 @@ print(len({malloc(200) >> 12 for _ in range(2000)}))",
     server.finish();
 }
 
-/// A script may find the socket that reports its end. The script can end itself with the socket, and nothing else.
+/// A script may find the socket that reports its end. With the socket, the script can only end itself.
 fn the_socket_of_a_run_is_of_no_use_to_the_script() {
     let mut server = warm("json");
     for (script, expected) in [
@@ -402,7 +402,8 @@ fn a_fork_server_that_dies_is_replaced_and_no_call_is_lost() {
     for round in 0..6 {
         let id = server.start_execute("import time\ntime.sleep(0.4)\nprint('done')");
         std::thread::sleep(Duration::from_millis(100));
-        // The candidates are the supervisor, its init process, the fork server's first process, and the fork server.
+        // The first four descendants are the supervisor, its init process, the fork server's first process, and the
+        // fork server.
         let processes = descendants(server.pid());
         kill(processes[round % processes.len().min(4)]);
         let reply = server.reply(id);
@@ -471,7 +472,8 @@ fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right(
     }
 }
 
-/// Some packages change global settings when they are imported. Scripts that do not import them must not be affected.
+/// Some packages change global settings when they are imported. Scripts that do not import these packages must not be
+/// affected.
 fn numbers_are_computed_as_in_a_new_interpreter() {
     let (mut cold, mut warm) =
         (cold(), warm("decimal,sympy,qwed_legal,qwed_finance,qwed_tax,qwed_ucp,qwed_new"));
@@ -521,8 +523,8 @@ attempt("network", lambda: socket.create_connection(("127.0.0.1", 22), 1))
 attempt("signal", lambda: os.kill(server, 0))
 "#;
 
-/// The fork server loads a module that tries to reach the machine. It runs as an ordinary user, because such a user can
-/// reach the server's files.
+/// The fork server loads a module that tries to reach the machine. The server runs as an ordinary user, because this
+/// user can read the server's files.
 fn a_hostile_module_that_is_loaded_finds_no_way_to_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -543,7 +545,7 @@ print(os.getppid())",
             None => builder,
         }
     };
-    // The module needs the PID of a process that this user already runs on the machine.
+    // The module tries to reach another process of the same user, so it needs a PID.
     let other = builder().warm("json").connect();
     let hostile = HOSTILE_MODULE.replace("@SERVER@", &other.pid().to_string());
     fs::write(folder.path().join("hostile.py"), &hostile).unwrap();
@@ -561,7 +563,7 @@ print(sys.modules['hostile'].found)",
 Execution completed successfully."
     );
     server.finish();
-    // The positive control: outside of the sandbox, the machine's /proc is a way to reach it.
+    // The positive control: outside of the sandbox, the module reaches the machine through /proc.
     let open = format!(
         "import os
 os.open('/proc', os.O_RDONLY)
@@ -571,7 +573,7 @@ print(found)"
     let output =
         std::process::Command::new(public_python().unwrap()).args(["-c", &open]).output().unwrap();
     let found = String::from_utf8(output.stdout).unwrap();
-    // The number of the file descriptor depends on the descriptors that this process inherited.
+    // The number of the file descriptor depends on the descriptors that this process has inherited.
     assert!(found.contains("list ") && found.contains(" ..'"), "{found}");
     assert!(found.contains("environ of"), "{found}");
     other.finish();
@@ -586,7 +588,7 @@ os.register_at_fork(after_in_child=lambda: os._exit(1))";
     fs::write(folder.path().join("ending.py"), code).unwrap();
     let path = folder.path().to_str().unwrap();
     let mut server = builder().variable("PYTHONPATH", path).warm("ending").connect();
-    // A server without such children runs at the same time, so that both are equally delayed.
+    // Another server with cold runs is measured at the same time, so that both are equally delayed.
     let mut cold = cold();
     let mut took = [Duration::ZERO; 2];
     for _ in 0..30 {
@@ -597,7 +599,7 @@ os.register_at_fork(after_in_child=lambda: os._exit(1))";
             assert_eq!(result.text(), "STDOUT:\n1\n\nExecution completed successfully.");
         }
     }
-    // One call may have waited for a child.
+    // One call may have waited for a fork that ended.
     assert!(took[0] < took[1] * 5 + Duration::from_secs(10), "{took:?}");
     server.finish();
     cold.finish();
@@ -613,7 +615,7 @@ fn installed_packages_are_seen_by_the_next_call() {
     server.wait_until_warm();
     let ask = "import rates\nprint(rates.VALUE)";
     assert!(server.execute(ask).text().contains("\n1\n"));
-    // Installers replace the old file by a new one.
+    // Like an installer, replace the old file by a new one.
     fs::write(folder.path().join("new"), "VALUE = 2").unwrap();
     fs::rename(folder.path().join("new"), folder.path().join("rates.py")).unwrap();
     std::thread::sleep(Duration::from_millis(1100));
@@ -691,7 +693,7 @@ fn one_thread_watches_all_runs() {
     let ids: Vec<_> = (0..RUNS).map(|_| server.start_execute(memory)).collect();
     let run = || descendants(server.pid()).len() >= AT_REST + RUNS;
     assert!(eventually(Duration::from_secs(60), run).is_some());
-    // This last run is watched already, so all earlier runs are watched too.
+    // The server enforces the memory limit of this last run, so it also watches the earlier runs.
     let greedy = server.execute("x = bytearray(300 << 20)\nimport time\ntime.sleep(600)");
     assert!(greedy.text().contains("The memory limit"), "{:?}", greedy.texts);
     let now = threads(server.pid());
@@ -709,7 +711,7 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     let _busy = BusyProcessors::start();
     for (script, starved) in [
         ("while True: pass", Value::Bool(true)),
-        // The processes of the run delay each other, but other processes delay them too.
+        // The two processes of this run delay each other, and other processes delay both.
         ("import os\nos.fork()\nwhile True: pass", Value::Bool(true)),
         ("import time\ntime.sleep(600)", Value::Null),
         ("print(1)", Value::Null),
@@ -721,7 +723,6 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     server.finish();
 }
 
-/// Runs ten thousand calls, each with its own number. Some of them run at the same time.
 fn ten_thousand_calls_each_get_their_own_result() {
     let mut server = ServerBuilder::new()
         .unchecked()
@@ -759,7 +760,6 @@ fn ten_thousand_calls_each_get_their_own_result() {
     server.finish();
 }
 
-/// Runs two thousand calls, some of them with faults.
 fn two_thousand_calls_with_faults_get_their_own_results() {
     let mut server = ServerBuilder::new()
         .unchecked()
@@ -770,7 +770,7 @@ fn two_thousand_calls_with_faults_get_their_own_results() {
     server.wait_until_warm();
     for call in 0..2_000_usize {
         match call % 100 {
-            // The fork server, or one of its children, dies while a script runs.
+            // The fork server, or one of its processes, is killed while a script runs.
             17 | 67 => {
                 let id =
                     server.start_execute(&format!("import time\ntime.sleep(0.05)\nprint({call})"));
@@ -815,7 +815,7 @@ fn two_thousand_calls_with_faults_get_their_own_results() {
     server.finish();
 }
 
-/// A fork server that has reached its number of runs continues until its successor is ready. Then it is ended.
+/// A fork server that has reached its maximum number of runs continues until its successor is ready.
 fn a_worn_fork_server_hands_over_without_a_cold_run() {
     let mut server =
         builder().variable("QWED_MCP_TEST_FORK_SERVER_RUNS", "60").warm("json").connect();
@@ -824,7 +824,7 @@ fn a_worn_fork_server_hands_over_without_a_cold_run() {
     let first = supervisor(&server);
     let mut successors = std::collections::BTreeSet::new();
     let begun = Instant::now();
-    // The pauses keep the calls below the number that a worn fork server may still run.
+    // The pauses keep the calls below the number of runs that an old fork server may still execute.
     let mut calls = 0;
     while successors.len() < 3 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{successors:?}");
@@ -839,16 +839,16 @@ fn a_worn_fork_server_hands_over_without_a_cold_run() {
     server.finish();
 }
 
-/// A script without heavy imports runs in an interpreter without heavy modules. Other scripts have their own
-/// interpreter. Until it is ready, they import the modules themselves.
+/// A script without heavy imports runs in a warm interpreter without heavy modules. A second fork server loads the
+/// heavy modules. Until it is ready, scripts import these modules themselves.
 fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     let warm = |builder: ServerBuilder| {
         builder.without("QWED_MCP_PRELOAD").variable("QWED_MCP_WARM", "on").connect()
     };
     let mut server = warm(ServerBuilder::new());
     server.wait_until_warm();
-    // Loading the module takes some tenths of a second of processor time. If it is already loaded, the import takes
-    // almost none.
+    // Loading the module takes some tenths of a second of processor time. Importing a loaded module takes almost
+    // none.
     let heavy = "import time\nbegan = time.process_time()\nimport sympy\n\
                  print(time.process_time() - began < 0.05, sympy.prime(4))";
     let server = std::cell::RefCell::new(server);
@@ -862,7 +862,7 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     assert!(eventually(Duration::from_secs(60), is_loaded).is_some());
     server.into_inner().finish();
 
-    // Without the analysis, the server does not know the script's imports. The script runs nevertheless.
+    // Without the analysis, the server does not know the imports of a script. The script still runs.
     let mut server = warm(builder());
     server.wait_until_warm();
     let hidden = "import sys\nprint('numpy' in sys.modules, 'json' in sys.modules)\n\
@@ -873,7 +873,7 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     server.finish();
 }
 
-/// Waits until only the processes of warm interpreters exist.
+/// Waits until only the processes of warm interpreters are left.
 fn assert_at_rest(server: &McpProcess) {
     let is_at_rest = || descendants(server.pid()).len() == AT_REST;
     assert!(

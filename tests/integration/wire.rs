@@ -1,4 +1,4 @@
-//! Contract 8: all rules for messages.
+//! Contract 8: the rules for messages.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::harness::{
     resident_kibibytes,
 };
 
-/// The number of requests that a server handles at the same time.
+/// The maximum number of requests that a server handles at the same time.
 const PLACES: usize = 256;
 
 tests! {
@@ -48,7 +48,7 @@ tests! {
         output_of_a_script_is_never_parsed_as_a_message;
 }
 
-/// Sends a line. Returns the code and the id of the error in the reply.
+/// Sends a line whose reply must be an error. Returns the code and the id.
 fn error_for(server: &mut McpProcess, line: &[u8]) -> (i64, Value) {
     server.send_bytes(line);
     server.send_bytes(b"\n");
@@ -110,7 +110,7 @@ fn a_duplicate_id_in_flight_is_refused_and_the_first_is_answered() {
     assert_eq!(error_for(&mut server, again.as_bytes()), (-32600, json!(id)));
     let result = CallResult::from_reply(&server.reply(id));
     assert!(result.text().starts_with("STDOUT:\nfirst"));
-    // The id is free after the reply.
+    // After the reply, the id can be used again.
     server.send_bytes(again.as_bytes());
     server.send_bytes(b"\n");
     assert_eq!(server.reply(id)["result"], json!({}));
@@ -124,7 +124,8 @@ fn an_id_is_free_as_soon_as_its_reply_is_read() {
             |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         ids.iter().map(ping).collect::<String>()
     };
-    // With the second number, the test also checks that a reply frees its place as soon as it is read.
+    // With the maximum of concurrent requests, the test also checks that a reply frees its slot as soon as it is
+    // read.
     for count in [100, i64::try_from(PLACES).unwrap()] {
         let mut again: Vec<i64> = (1..=count).collect();
         let mut answered = 0;
@@ -153,7 +154,7 @@ fn a_line_above_the_limit_is_refused_at_once_without_being_held() {
     for _ in 0..5 {
         server.send_bytes(&mebibyte);
     }
-    // The reply arrives before the end of the line.
+    // The reply arrives before the client has sent the end of the line.
     let reply = server.message_where(|message| message["error"]["code"] == -32600);
     assert_eq!(reply["id"], Value::Null);
     for _ in 0..200 {
@@ -214,7 +215,7 @@ fn a_notification_never_ends_the_server_and_is_never_answered() {
         json!({ "jsonrpc": "1.0", "method": "notifications/initialized" }),
         json!({ "jsonrpc": "2.0", "method": "x".repeat(100_000) }),
     ];
-    // The notifications follow each kind of first request. Its reply is a result or an error.
+    // The notifications follow a first request, whose reply is a result or an error.
     for first in [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }),
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
@@ -234,7 +235,7 @@ fn a_notification_never_ends_the_server_and_is_never_answered() {
         for notification in &notifications {
             server.send(notification);
         }
-        // The next message is the reply to the ping, so the notifications got none.
+        // The next message is the reply to the ping, so the notifications got no reply.
         server.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }));
         assert_eq!(server.message_where(|_| true)["id"], 2, "{first}");
         server.initialize("2025-11-25");
@@ -247,14 +248,14 @@ fn initialize_after_stateless_requests_opens_the_era_with_a_handshake() {
     let mut server = ServerBuilder::new().start();
     let list = json!({ "_meta": stateless_meta() });
     assert!(server.request("tools/list", &list)["result"]["ttlMs"].is_u64());
-    // Before the handshake, a request without metadata is invalid.
+    // Before a handshake, a request without metadata is invalid.
     assert_eq!(server.request("tools/list", &json!({}))["error"]["code"], -32602);
     assert_eq!(server.initialize("2025-06-18")["protocolVersion"], "2025-06-18");
     let listed = server.request("tools/list", &json!({}));
     assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 2, "{listed}");
     assert!(listed["result"].get("ttlMs").is_none(), "{listed}");
     assert!(!server.execute("print(1)").is_error);
-    // Stateless requests still work.
+    // Stateless requests still work after the handshake.
     assert!(server.request("tools/list", &list)["result"]["ttlMs"].is_u64());
     server.finish();
 }
@@ -300,7 +301,7 @@ fn a_subscription_is_acknowledged_and_stays_open_until_one_side_ends_it() {
     let id_key = "io.modelcontextprotocol/subscriptionId";
     let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["file:///a"] });
     let listen = json!({ "_meta": stateless_meta(), "notifications": filter });
-    // Subscriptions end at once with the connection. They do not get the second that calls get.
+    // At the end of input, calls get one second. Subscriptions end at once.
     quickest(Duration::from_millis(900), || {
         let mut server = ServerBuilder::new().start();
         let mut open = Vec::new();
@@ -355,7 +356,7 @@ fn each_era_has_its_methods() {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "test", "version": "1" }
     });
-    // Before a handshake, a request must declare its era.
+    // Before a handshake, a request must declare its era in its metadata.
     assert_eq!(code("subscriptions/listen", filter.clone(), None), -32602);
     assert_eq!(code("subscriptions/listen", json!({}), Some(&stateless)), -32602);
     assert_eq!(code("subscriptions/listen", filter.clone(), Some(&version("2025-06-18"))), -32601);
@@ -388,7 +389,7 @@ fn a_waiting_call_reports_its_wait() {
     };
     assert!(says(&mut server, "Waiting for its turn for "));
     server.cancel(first);
-    // More messages about the wait may arrive first.
+    // More messages about the waiting time may arrive first.
     assert!((0..100).any(|_| says(&mut server, "Running for ")));
     server.cancel(second);
     server.finish();
@@ -450,7 +451,7 @@ fn the_stateless_revision_needs_no_handshake() {
     assert_eq!(result.text(), "STDOUT:\n42\n\nExecution completed successfully.");
     assert_eq!(result.meta["io.modelcontextprotocol/serverInfo"]["name"], "qwed-mcp");
 
-    // This revision requires metadata with a known version.
+    // This revision requires metadata with a known protocol version.
     let reply = server.request("tools/list", &json!({}));
     assert_eq!(reply["error"]["code"], -32602);
     let mut unknown = meta.clone();
@@ -471,7 +472,7 @@ fn exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations() {
         assert!(!tool["description"].as_str().unwrap().is_empty());
         assert_eq!(tool["title"], tool["annotations"]["title"]);
     }
-    // Many frameworks show a model only the description.
+    // Many frameworks show only the description of a tool to the model.
     assert!(tools[0]["description"].as_str().unwrap().starts_with(
         "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. "
     ));
@@ -538,7 +539,7 @@ fn calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_s
     assert!(eventually(Duration::from_secs(5), runs).is_some());
 
     let waiting: Vec<_> = (0..300).map(|_| server.start_execute("print(1)")).collect();
-    // This is the first message, because no other call is answered while the first call runs.
+    // The error must arrive first, because no other call can end while the first call runs.
     let busy = server.message_where(|_| true);
     assert_eq!(busy["error"]["code"], -32603, "{busy}");
     assert!(busy["error"]["message"].as_str().unwrap().starts_with("Server busy: "), "{busy}");
@@ -546,7 +547,7 @@ fn calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_s
     server.cancel(first);
     let gone = || alive_with_marker(&scratch).is_empty();
     assert!(eventually(Duration::from_secs(1), gone).is_some());
-    // All accepted calls are answered, one after the other.
+    // Each accepted call gets its result, one after the other.
     let (mut ran, mut refused) = (0, 1);
     for id in waiting {
         if id == busy["id"] {
@@ -577,7 +578,7 @@ fn requests_in_flight_are_bounded_in_bytes_too() {
 fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
     let mut server = ServerBuilder::new().unchecked().connect();
     let scratch = server.scratch.path().to_owned();
-    // The server promises 100 ms on an idle machine, but this machine is running tests.
+    // The documents promise 100 ms on an idle machine, but this machine also runs tests.
     quickest(Duration::from_secs(1), || {
         let id = server.start_execute("import os, time\nos.fork()\nos.setsid()\ntime.sleep(60)");
         let runs = || alive_with_marker(&scratch).len() >= 2;
@@ -585,7 +586,7 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
         server.cancel(id);
         let gone = || alive_with_marker(&scratch).is_empty();
         let took = eventually(Duration::from_secs(2), gone).expect("the processes of the call end");
-        // The next call runs. The server sends no message about the cancelled call.
+        // The next call runs. The cancelled call gets no message.
         assert!(!server.execute("print(1)").is_error);
         let said = server.next_message(Duration::from_millis(50));
         assert_eq!(said, None);
@@ -606,7 +607,7 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
 
 fn a_cancelled_call_sends_nothing_while_it_ends() {
     let governed = Governed::new("ledger");
-    // Handling thousands of files at the end takes longer than the interval between two progress messages.
+    // At the end of the run, handling thousands of files takes longer than the interval of progress messages.
     let test = "
 import os, pathlib, time
 
@@ -623,7 +624,8 @@ def test_it():
     call["_meta"] = json!({ "progressToken": "p" });
     let id = server.start_request("tools/call", &call);
     let is_progress = |message: &Value| message["method"] == "notifications/progress";
-    // Only the test knows when its files exist. They take about a second, so wait for several progress messages.
+    // The server cannot report when the files exist. Creating them takes about a second, so wait for several progress
+    // messages.
     for _ in 0..10 {
         server.message_where(is_progress);
     }
@@ -645,8 +647,8 @@ fn cancelling_again_and_again_leaks_no_place() {
         let id = server.start_execute("import time\ntime.sleep(60)");
         server.cancel(id);
     }
-    // The last cancelled calls may still be ending. Afterwards all places are free again: next to a running call, the
-    // server accepts exactly as many calls as it has other places.
+    // The last cancelled calls may still be ending. Afterwards, all slots must be free. A running call occupies one
+    // slot, and the server must accept calls for all others.
     let scratch = server.scratch.path().to_owned();
     let is_idle = || alive_with_marker(&scratch).is_empty();
     let mut free = Vec::new();
@@ -711,7 +713,7 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
     }});
     writeln!(stdin, "{initialize}").unwrap();
-    // The client sends calls with large replies and invalid lines, but reads nothing.
+    // The client sends invalid lines and calls with large replies. It reads nothing.
     let writer = std::thread::spawn(move || {
         for id in 1..=400 {
             let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
@@ -738,7 +740,7 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
         assert!(stdout.read_line(&mut line).unwrap() > 0, "{answered} answers, {errors} errors");
         let message: Value = serde_json::from_str(&line).unwrap();
         errors += usize::from(message["error"]["code"] == -32700);
-        // The reply is a result, or an error because the server is busy.
+        // Each reply is a result, or an error because the server is busy.
         answered += usize::from(message["id"].as_i64().is_some_and(|id| id > 0));
     }
     drop(writer.join().unwrap());
@@ -748,7 +750,7 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
     assert!(child.wait().unwrap().success());
 }
 
-/// The size of a pipe, unless its owner changes it (`pipe(7)`).
+/// The default size of a pipe (pipe(7)).
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 64 * 1024;
 
@@ -766,7 +768,7 @@ fn a_large_reply_is_in_the_pipe_at_once() {
     ] {
         writeln!(stdin, "{message}").unwrap();
     }
-    // One call of `read` takes all that is in the pipe.
+    // One `read` returns everything that is in the pipe.
     let mut stdout = child.stdout.take().unwrap();
     let (mut buffer, mut taken, mut largest) = (vec![0; 1 << 20], 0, 0);
     while taken < 500_000 {
@@ -787,13 +789,13 @@ fn a_reply_is_never_cut_by_the_end_of_the_server() {
         }
         server.message_where(|_| true);
         server.close_input();
-        // The harness parses each line, so an incomplete line fails there.
+        // The harness parses each line, so an incomplete line would fail the test.
         while server.next_message(Duration::from_secs(3)).is_some() {}
         assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0), "{round}");
     }
 }
 
-/// The input is written at once and then ends, as in `printf … | qwed-mcp`.
+/// The input is written at once and then closed, as in `printf … | qwed-mcp`.
 fn requests_before_the_end_of_input_are_answered() {
     let request = |id: i64, method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
@@ -814,7 +816,7 @@ fn requests_before_the_end_of_input_are_answered() {
         (vec!["[]".to_owned()], vec![-32600]),
         (vec![hello.clone(), request(2, "none", json!({}))], vec![-32601]),
         ([vec![hello.clone()], bad(20)].concat(), vec![-32700; 20]),
-        // The call may be cancelled after a second. The lines after it are answered in either case.
+        // After a second, the call may be cancelled. The lines after it are answered in either case.
         ([vec![hello, request(2, "tools/call", script)], bad(20)].concat(), vec![-32700; 20]),
     ] {
         for end in ["\n", ""] {
@@ -843,7 +845,7 @@ fn a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout() {
     let reply = server.reply(id);
     assert_eq!(reply["error"]["code"], -32603, "{reply}");
     server.assert_alive();
-    // The harness has parsed every line of stdout. The panic is only in the log.
+    // The harness has parsed every line of standard output, so only the log contains the panic.
     assert!(server.finish().contains("a test asked for this"));
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The client `qwed_mcp.client`, with the program and with a stand-in that breaks.
+"""Tests the client `qwed_mcp.client` with the real program, and with a stand-in that simulates faults.
 
     ENVIRONMENT/bin/python tests/pipelines/client.py --program target/debug/qwed-mcp
 
@@ -41,7 +41,7 @@ from qwed_mcp.client import (
 )
 
 STAND_IN = pathlib.Path(__file__).parent / "stand_in.py"
-# For what happens some time. Nothing is measured.
+# The maximum time to wait for an event. No test measures a duration.
 SECONDS_MAX = 120
 ENDLESS = "import time\ntime.sleep(600)"
 
@@ -49,7 +49,7 @@ program = ""
 
 
 def wait_for(condition, what):
-    """Waits for what happens some time."""
+    """Waits until the condition holds. Fails after SECONDS_MAX."""
     limit = time.monotonic() + SECONDS_MAX
     while not condition():
         if time.monotonic() > limit:
@@ -58,7 +58,7 @@ def wait_for(condition, what):
 
 
 def wait_for_end(pid):
-    """Waits until a process is gone, and all that it started in its session."""
+    """Waits until a process and all processes in its session have exited."""
 
     def is_gone():
         for process in pathlib.Path("/proc").glob("[0-9]*"):
@@ -204,7 +204,7 @@ class Answers(unittest.TestCase):
             (row, "'''\nclass Solution:\n'''\ndef f(a, b): pass", [call, call]),
             (row, "class Solution: pass\ndef f(a, b): pass", [call, call]),
             ({"public_test_cases": as_text, "private_test_cases": as_text, "metadata": None}, "", [stdin, stdin]),
-            # The functions of APPS have their value in a list.
+            # In the dataset APPS, the expected value of a function is in a list.
             ({"inputs": [[1], [2]], "outputs": [[1], [2]], "fn_name": "f"}, "", [call_of(1), call_of(2)]),
             ({"inputs": [[1], [2]], "outputs": [[1], [2, 2]], "fn_name": "f"}, "", [call_of(1, [1]), call_of(2, [2, 2])]),
             ({"test": [{"input": {"stdin": "1\n"}, "output": {"stdout": "2\n"}}]}, "", [stdin]),
@@ -228,7 +228,8 @@ class Answers(unittest.TestCase):
             [{"stdin": ""}],
             {**row, "private_test_cases": evil},
             {**row, "private_test_cases": "nonsense"},
-            # Tests that are missing would make every script pass, or judge it by what its prompt shows.
+            # A record with missing tests must not be accepted. Every script would pass, or only the examples in the
+            # prompt would be tested.
             [],
             {"inputs": [], "outputs": []},
             {"inputs": ["1"], "outputs": [[]]},
@@ -237,14 +238,14 @@ class Answers(unittest.TestCase):
             {**row, "private_test_cases": "[]"},
             {"test_cases": None},
             "3",
-            # Texts and mappings where lists belong.
+            # These records have strings or mappings instead of lists.
             {"inputs": "3\n", "outputs": "9\n"},
             {"inputs": {"a": "1"}, "outputs": {"b": "2"}},
-            # The kind of the test is unclear.
+            # The type of the test is unclear.
             {**row, "metadata": "{}"},
             [{"type": "function_call", "input": "1", "output": "1"}],
             [{"type": "else", "fn_name": "f", "input": "1", "output": "1"}],
-            # Values and names that cannot be written into a script.
+            # These values and names cannot be written into a script.
             {"inputs": ["NaN"], "outputs": ["1"], "fn_name": "f"},
             {"inputs": ["1"], "outputs": ["1e400"], "fn_name": "f"},
             {"inputs": [[object]], "outputs": [1], "fn_name": "f"},
@@ -377,7 +378,7 @@ class Maps(unittest.TestCase):
 
     def test_a_slow_one_does_not_hold_up_others_out_of_order(self):
         with stand_in() as verifier:
-            # Their answers come at once, and that of the first one never.
+            # The first script is never answered. The other answers arrive at once.
             scripts = itertools.chain(["silent"], (f"ok {number}" for number in itertools.count()))
             results = list(itertools.islice(verifier.map(scripts, ordered=False, concurrency=4), 50))
             self.assertEqual({result.status for result in results}, {"ok"})
@@ -450,7 +451,7 @@ class BrokenPrograms(unittest.TestCase):
             self.assertEqual([result.id for result in results], [str(number) for number in range(200)])
             self.assertEqual(results[100].attempt, 2)
             self.assertEqual({result.attempt for result in results[:80]}, {1})
-            # What had not begun was not lost.
+            # Only lines that had begun are run again.
             self.assertLessEqual(sum(result.attempt == 2 for result in results), verifier.workers)
 
     def test_others_are_not_given_up_with_the_one_that_kills(self):
@@ -460,7 +461,7 @@ class BrokenPrograms(unittest.TestCase):
             results = list(verifier.map(scripts, concurrency=10))
             given_up = [result.id for result in results if result.status == "infra_error"]
             self.assertIn("150", given_up)
-            # Those that may have begun when it ended the program, and no more.
+            # Only lines that may have been running when the script killed the program are given up.
             self.assertLessEqual(len(given_up), verifier.workers)
             self.assertEqual({result.passed for result in results if result.id not in given_up}, {True})
 
@@ -488,7 +489,7 @@ class BrokenPrograms(unittest.TestCase):
         with Verifier(binary="/nonexistent/qwed-mcp") as verifier, self.assertRaisesRegex(StartError, "cannot be started"):
             verifier.run("print(1)")
         with Verifier(binary=program, environment={}) as verifier, self.assertRaises((StartError, InfraError)) as raised:
-            # The gate is shut without its variable: no script is wrong for that.
+            # Without this variable, the admin gate is closed. The script is not judged as wrong.
             verifier.run("print(1)").verdict()
         self.assertIn("QWED_MCP_TRUSTED_CODE_EXECUTION", str(raised.exception))
 
@@ -570,7 +571,7 @@ class Ends(unittest.TestCase):
             f"threads = [threading.Thread(target=lambda: verifier.run({ENDLESS!r}), daemon=True) for _ in range(4)]\n"
         )
         busy = "[thread.start() for thread in threads]\nwhile len(verifier._process._sent) < 4: time.sleep(0.01)\n"
-        # Idle, and with scripts that would go on for as long as they may.
+        # The parent exits while the program is idle, and while it runs scripts that do not end.
         kill = "os.kill(os.getpid(), signal.SIGKILL)"
         for before, ends in [("", ["", "1 / 0", "os._exit(3)"]), (busy, ["", "raise SystemExit(4)", kill])]:
             for end in ends:
@@ -583,11 +584,11 @@ class Ends(unittest.TestCase):
         source = (
             "import os, signal, threading, time\n"
             "from qwed_mcp.client import Verifier\n"
-            # A shell that starts something in the background has it ignore this signal.
+            # If a shell starts this process in the background, SIGINT is ignored by default.
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "def interrupt(scripts):\n"
             "    while len(verifier._process._sent) < scripts: time.sleep(0.01)\n"
-            # As the terminal does: all processes of the group get it.
+            # Like a terminal, sends the signal to all processes of the group.
             "    os.killpg(0, signal.SIGINT)\n"
             f"with Verifier(binary={program!r}, timeout=600, workers=2) as verifier:\n"
             "    verifier.run('print(1)')\n"
@@ -597,7 +598,7 @@ class Ends(unittest.TestCase):
             f"        verifier.run({ENDLESS!r})\n"
             "    except KeyboardInterrupt:\n"
             "        print(verifier.run('print(2)').stdout, verifier.pid, flush=True)\n"
-            # The first one runs on: nobody waits for it.
+            # The first script still runs, although its call was interrupted.
             "    threading.Thread(target=interrupt, args=[2]).start()\n"
             f"    verifier.run({ENDLESS!r})\n"
         )
@@ -641,7 +642,7 @@ class Forks(unittest.TestCase):
                 os.read(reader, 1)
                 os._exit(0)
             try:
-                # The parent's way to end without a word: the pipe is closed. The fork must not have it.
+                # Closing the pipe must end the program. So the fork must not have a copy of the pipe.
                 verifier._process._run.process.stdin.close()
                 wait_for_end(pid)
             finally:
@@ -726,7 +727,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         async with real_async(workers=2) as verifier:
             tasks = [asyncio.create_task(verifier.run(f"import time; time.sleep(0.2); print({number})")) for number in range(12)]
             await tasks[0]
-            # Of those that wait, and of those that run.
+            # The tasks wait or run when they are cancelled.
             cancelled = [number for number, task in enumerate(tasks) if number % 2 and task.cancel()]
             self.assertGreaterEqual(len(cancelled), 4)
             for number, task in enumerate(tasks):

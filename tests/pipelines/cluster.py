@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The files for clusters: the schema of the one, the shell of both, and what they do to a batch of three parts.
+"""Tests the files for Kubernetes and Slurm: their schema, their shell scripts, and a batch in three parts.
 
     ENVIRONMENT/bin/python tests/pipelines/cluster.py --program target/debug/qwed-mcp
 
-There is no cluster: a task is started with the variables that Slurm or Kubernetes gives it. The exit code is 1 if something is not as it
-should be.
+No cluster is used. Each task is started with the variables that Slurm or Kubernetes would set. The exit code is 1
+if a check fails.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Files(unittest.TestCase):
         for text, shell in [(SLURM.read_text(), "bash"), (f"#!/bin/sh\nset -eu\n{script}", "sh")]:
             with self.subTest(shell=shell):
                 lint = [PROGRAMS / "shellcheck", f"--shell={shell}", "--severity=style", "-"]
-                # Kubernetes sets these.
+                # Kubernetes sets these variables.
                 named = "".join(f": \"${{{name}?}}\"\n" for name in ["RESULTS", "SCRIPTS", "PARTS", "WORKERS", "JOB_COMPLETION_INDEX"])
                 head, _, rest = text.partition("\n")
                 text = f"{head}\n{named}{rest}" if shell == "sh" else text
@@ -74,7 +74,7 @@ class Files(unittest.TestCase):
 
 
 class Batch:
-    """A batch in parts, begun, broken and gone on with. What starts a part is the subclass's."""
+    """Runs a batch in parts, interrupts parts and continues them. A subclass defines how a part is started."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -112,7 +112,7 @@ class Batch:
         self.assert_each_once()
         summaries = [json.loads(file.read_text()) for file in self.results.glob("*.summary.json")]
         self.assertEqual(sum(summary["lines"] for summary in summaries), LINES)
-        # Once more changes nothing.
+        # A second run of a part changes nothing.
         before = self.answers()
         self.run_part(1)
         self.assertEqual(self.answers(), before)
@@ -142,7 +142,7 @@ class Batch:
             answer = json.loads(lines[place])
             lost = {"id": answer["id"], "status": "infra_error", "passed": None, "error": 'x","status":"ok"', "attempt": 2}
             lines[place] = json.dumps(lost, separators=(",", ":"))
-        # A script that prints such a line is none.
+        # This script only printed a text that looks like an infra_error.
         lines[3] = lines[3].replace('"stdout":"', '"stdout":"\\",\\"status\\":\\"infra_error\\",')
         file.write_text("\n".join(lines) + "\n")
         for part in range(PARTS):
@@ -153,7 +153,7 @@ class Batch:
 
 class Slurm(Batch, unittest.TestCase):
     def start(self, part):
-        # As `sbatch --array=0-2 --cpus-per-task=2` does, with the script copied to the node's own folder.
+        # Simulates `sbatch --array=0-2 --cpus-per-task=2`, which copies the script to a folder of the node.
         variables = {"SLURM_ARRAY_TASK_ID": str(part), "SLURM_ARRAY_TASK_COUNT": str(PARTS), "SLURM_CPUS_PER_TASK": "2"}
         return {"args": ["bash", str(SLURM), str(self.scripts), str(self.results), str(PARTS)], "env": self.environment(**variables)}
 

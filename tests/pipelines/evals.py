@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The evaluation in `evals`, with a scripted model instead of a real one.
+"""Tests the evaluation in `evals` with a scripted model instead of a real one.
 
     ENVIRONMENT/bin/python tests/pipelines/evals.py [--all]
 
-`qwed-mcp` is the program next to the package. By default, the arms with a tool have six claims whose derivations need
-no packages. With `--all`, they have all claims, and `QWED_MCP_PYTHON` must have the packages of `tests/requirements.txt`.
+`qwed-mcp` is the program next to the Python package. By default, the arms with a tool have six claims, whose
+derivations need no packages. With `--all`, they have all claims. Then `QWED_MCP_PYTHON` must have the packages in
+`tests/requirements.txt`.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ claims = json.loads((EVALS / "claims.json").read_text())
 
 
 def with_usage(output):
-    # It would be counted otherwise, with a table of tokens from the network.
+    # Without this field, inspect_ai would count tokens with a table from the network.
     output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
     return output
 
@@ -93,7 +94,7 @@ def verifying(messages, tools, tool_choice, config):
 
 
 class Evaluation(unittest.TestCase):
-    """Each test runs the real task, and those with a tool the real server."""
+    """Each test runs the real task. Tests with a tool also run the real server."""
 
     ids = PLAIN
 
@@ -216,7 +217,7 @@ class Evaluation(unittest.TestCase):
         expected = {"arm": "none", "claims": "6", "epochs": "2", "server": "none", "right": "40.0 %"}
         expected |= {"sampling": '{"temperature": 0.5}', "unparsable": "2", "unscored": "2"}
         self.assertEqual(none | expected, none)
-        # Wilson's interval of two of five, and of six of six.
+        # These are Wilson's intervals for two of five, and for six of six.
         self.assertEqual([none["95 % interval"], tool["95 % interval"]], ["11.8 % to 76.9 %", "61.0 % to 100.0 %"])
         expected = {"arm": "tool", "epochs": "1", "right": "100.0 %", "unparsable": "0", "unscored": "0"}
         self.assertEqual(tool | expected | {"sampling": "the provider's defaults"}, tool)
@@ -273,7 +274,7 @@ if __name__ == "__main__":
     if "--all" in sys.argv:
         sys.argv.remove("--all")
         Evaluation.ids = [claim["id"] for claim in claims]
-    # Frameworks would send requests to the network otherwise.
+    # These variables stop the frameworks from sending requests to the network.
     os.environ.update(HF_HUB_OFFLINE="1", DO_NOT_TRACK="1")
-    # Warnings of the frameworks are not about this project.
+    # The warnings come from the frameworks, and not from this project.
     unittest.main(warnings="ignore")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The examples in `examples/pipelines`, called as the frameworks call them.
+"""Tests the examples in `examples/pipelines`, called as the frameworks call them.
 
     ENVIRONMENT/bin/python tests/pipelines/examples.py --verl FOLDER
 
-`qwed-mcp` is the program beside the package. FOLDER has verl's sources: what it calls a reward function with is read there, since to
-import verl takes torch, and gigabytes. The exit code is 1 if a test fails.
+`qwed-mcp` is the program next to the Python package. FOLDER has the sources of verl. The test reads verl's calls of
+reward functions from the sources, because importing verl would need torch and gigabytes. The exit code is 1 if a
+test fails.
 """
 
 import argparse
@@ -28,14 +29,14 @@ EXAMPLES = TESTS.parent.parent / "examples/pipelines"
 STAND_IN = TESTS / "stand_in.py"
 RIGHT = "It is short.\n\n```python\na, b = map(int, input().split())\nprint(a + b)\n```\n"
 WRONG = RIGHT.replace("a + b", "a - b")
-# What the stand-in does not survive.
+# The stand-in dies at this script, so the script is never judged.
 UNJUDGED = "```python\ndie\n```"
 
 verl = pathlib.Path()
 
 
 def load(name):
-    """Loads an example as a module of its own."""
+    """Loads an example as a separate module."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -67,7 +68,7 @@ class Verl(unittest.TestCase):
             self.assertLessEqual({"data_source", "solution_str", "ground_truth", "extra_info"}, names)
             for function in [self.example.compute_score, self.example.compute_score_async]:
                 inspect.signature(function).bind(**dict.fromkeys(names))
-        # verl asks so whether it has to await.
+        # verl uses this function to decide whether it must await the result.
         self.assertTrue(inspect.iscoroutinefunction(self.example.compute_score_async))
         self.assertFalse(inspect.iscoroutinefunction(self.example.compute_score))
 
@@ -151,15 +152,15 @@ class Inspect(unittest.TestCase):
 
         outputs = [ModelOutput.from_content("mockllm/model", reply) for reply in replies]
         for output in outputs:
-            # It would be counted otherwise, with a table of tokens from the network.
+            # Without this field, inspect_ai would count tokens with a table from the network.
             output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
         model = get_model("mockllm/model", custom_outputs=outputs)
         with tempfile.TemporaryDirectory() as folder:
-            # In this order: one sample after the other.
+            # One sample after the other, so that the samples get the outputs in this order.
             [log] = eval(example.programs(), model=model, max_samples=1, log_dir=folder, display="none")
             self.assertEqual(log.status, "success", log.error and log.error.message)
             [scores] = log.results.scores
-            # Read from the folder, only now.
+            # inspect_ai loads the samples from the folder, which still exists here.
             return [sample.scores["prints_the_target"] for sample in log.samples], scores
 
     def test_scores(self):
@@ -216,7 +217,7 @@ if __name__ == "__main__":
     arguments.add_argument("--verl", required=True)
     options, rest = arguments.parse_known_args()
     verl = pathlib.Path(options.verl)
-    # Frameworks call home otherwise.
+    # These variables stop the frameworks from sending telemetry.
     os.environ.update(HF_HUB_OFFLINE="1", DO_NOT_TRACK="1")
-    # Those of the frameworks are theirs.
+    # The warnings come from the frameworks, and not from this project.
     unittest.main(argv=[sys.argv[0], *rest], warnings="ignore")

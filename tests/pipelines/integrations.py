@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The modules in `qwed_mcp.integrations`, called by their frameworks, with scripted models and the real program.
+"""Tests the modules in `qwed_mcp.integrations`. Frameworks call them, with scripted models and the program.
 
     ENVIRONMENT/bin/python tests/pipelines/integrations.py --program PROGRAM --verl FOLDER --open-webui FOLDER
 
-The folders have the sources of verl and Open WebUI. The modules that send their requests are loaded from there. The exit code is 1
-if a test fails.
+The folders have the sources of verl and Open WebUI. The test loads their modules that send requests from these
+sources. The exit code is 1 if a test fails.
 """
 
 import argparse
@@ -36,7 +36,7 @@ UNCHECKED = "print(sum(range(101)))"
 REFUTED = "total = sum(range(101))\nassert total == 5000"
 VACUOUS = "total = 5050\nassert total == total"
 BLOCKED = "import os\nos.system('id')"
-# Each script, and the text that a model reads about it.
+# Each script, and a pattern for the text that the model reads about its result.
 SCRIPTS = {
     CHECKED: r"\ASTDOUT:\n5050\n\nVerdict: verified\Z",
     UNCHECKED: r"\ASTDOUT:\n5050\n\nVerdict: nothing_checked\. Nothing was verified\Z",
@@ -45,14 +45,14 @@ SCRIPTS = {
     BLOCKED: r"\ASTDERR:\nQWED blocked .*os\.system.*\n\nVerdict: blocked\. Nothing was verified\Z",
 }
 OUTCOMES = ["verified", "nothing_checked", "refuted", "vacuous", "blocked"]
-# The stand-in dies at this script, so it is never judged.
+# The stand-in dies at this script, so the script is never judged.
 UNJUDGED = "die"
 
 options = argparse.Namespace()
 
 
 def load(name, file, **modules):
-    """Loads a module from a file. `modules` replace the modules that it imports."""
+    """Loads a module from a file. The modules in `modules` replace its imports."""
     spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
     with unittest.mock.patch.dict(sys.modules, {key.replace("__", "."): value for key, value in modules.items()}):
@@ -64,7 +64,7 @@ class Case(unittest.IsolatedAsyncioTestCase):
     maxDiff = None
 
     def assert_texts(self, texts):
-        """Checks the texts about all scripts, in their order."""
+        """Checks that there is one text for each script, in the same order."""
         self.assertEqual(len(texts), len(SCRIPTS))
         for text, pattern in zip(texts, SCRIPTS.values()):
             self.assertRegex(text, re.compile(pattern))
@@ -140,7 +140,7 @@ class LangChain(Case):
 
 class OpenAIAgents(Case):
     async def converse(self, scripts, **settings):
-        """Returns the outputs of the calls that the model reads."""
+        """Returns the tool outputs that the framework shows to the model."""
         from agents import Agent, Model, ModelResponse, Runner, Usage, set_tracing_disabled
         from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
@@ -182,7 +182,7 @@ class OpenAIAgents(Case):
 
 class PydanticAI(Case):
     async def converse(self, scripts, **settings):
-        """Returns the parts with the results of the calls."""
+        """Returns the message parts with the results of the calls."""
         from pydantic_ai import Agent
         from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
         from pydantic_ai.models.function import FunctionModel
@@ -293,7 +293,7 @@ class Inspect(unittest.TestCase):
         from inspect_ai.model import ModelUsage, get_model
 
         for reply in replies:
-            # Without it, tokens are counted with a table from the network.
+            # Without this field, inspect_ai would count tokens with a table from the network.
             reply.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
         model = get_model("mockllm/model", custom_outputs=list(replies))
         task = Task(dataset=[Sample("Check it.", files=files)], solver=solver, sandbox="qwed")
@@ -321,7 +321,7 @@ class Inspect(unittest.TestCase):
         self.assertIn("this sandbox runs only python3", listed.error.message)
 
     def in_sample(self, check, **options):
-        """Runs a coroutine with the sandbox of a sample. Returns the sample."""
+        """Runs a coroutine in a sample with the sandbox. Returns the sample."""
         from inspect_ai.solver import solver
         from inspect_ai.util import sandbox
 
@@ -408,7 +408,8 @@ class Inspect(unittest.TestCase):
 
 class LiteLLM(Case):
     async def converse(self, scripts, **settings):
-        """Returns the texts that the model reads: of a scripted server with OpenAI's API, which litellm calls."""
+        """Returns the texts that the model reads. The model is a scripted server with OpenAI's API, which litellm
+        calls."""
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         import litellm
         from litellm.integrations.code_interpreter_interception.handler import CodeInterpreterInterceptionLogger
@@ -454,7 +455,7 @@ class LiteLLM(Case):
 
 
 class Server:
-    """A server of aiohttp on a free port, as long as the block."""
+    """Runs an aiohttp server on a free port until the end of the block."""
 
     def __init__(self, application):
         self._runner = web.AppRunner(application)
@@ -486,7 +487,7 @@ class OpenWebUI(Case):
             return [await self.interpreter.execute_code_jupyter(url, script, token) for script in scripts]
 
     async def test_the_code_interpreter(self):
-        # Open WebUI logs it if a kernel does not end.
+        # Open WebUI logs an error if a kernel does not end.
         with self.assertNoLogs(level="ERROR"):
             checked, unchecked, refuted, blocked = await self.execute([CHECKED, UNCHECKED, REFUTED, BLOCKED], timeout=20)
         self.assertEqual(checked, {"stdout": "5050", "stderr": "", "result": "Verdict: verified"})
@@ -566,7 +567,7 @@ class Verl(unittest.TestCase):
         self.assertIn("QWED blocked", metadata[0]["stderr"])
 
     def test_tests_by_function_are_refused(self):
-        """verl's wrapper looks the function up in globals(), which the analysis refuses."""
+        """verl's wrapper uses globals() to find the function. The analysis refuses this."""
         results, metadata = self.check("def f(a):\n    return a", inputs=["1"], outputs=["1"], fn_name="f")
         self.assertEqual(results, [-2])
         self.assertIn("QWED blocked", metadata[0]["stderr"])
@@ -590,7 +591,7 @@ class Document(unittest.TestCase):
         [shown] = re.findall(r"```text\n(.*?)\n```", self.PAGE, re.DOTALL)
         with Verifier() as verifier:
             text = _text.text_of(verifier.run(REFUTED))
-        # Newer Pythons mark a part of the line.
+        # Newer Pythons mark the position in a line.
         self.assertEqual(re.sub(r"\n +\^+(?=\n)", "", text), shown)
 
     def test_the_variables_are_those_of_open_webui(self):
@@ -613,7 +614,7 @@ if __name__ == "__main__":
     for name in ["--program", "--verl", "--open-webui"]:
         arguments.add_argument(name, type=pathlib.Path, required=True)
     options, rest = arguments.parse_known_args()
-    # Frameworks send telemetry otherwise.
+    # These variables stop the frameworks from sending telemetry.
     os.environ.update(HF_HUB_OFFLINE="1", DO_NOT_TRACK="1")
     # The frameworks' own warnings are irrelevant here.
     unittest.main(argv=[sys.argv[0], *rest], warnings="ignore")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`qwed_mcp.client.ray` on a cluster of two nodes on this machine, of which one is killed in the middle.
+"""Tests `qwed_mcp.client.ray` on a Ray cluster of two nodes on this machine. One node is killed during the run.
 
     ENVIRONMENT/bin/python tests/pipelines/ray_cluster.py --program target/debug/qwed-mcp --lines 300
 
-Prints what was answered, and the rate. The exit code is 1 if something is not as it should be.
+Prints the counts of answers, and the rate. The exit code is 1 if a check fails.
 """
 
 import argparse
@@ -18,9 +18,10 @@ import tempfile
 import time
 import uuid
 
-# What Ray writes goes with this run: below /tmp, since the paths of its sockets are short ones.
+# The folder for Ray's files, which is removed at the end. It is below /tmp, because the paths of sockets must be
+# short.
 FILES = tempfile.TemporaryDirectory(prefix="qwed-ray-", dir="/tmp")
-# And it tells nobody.
+# These variables also stop Ray from sending telemetry.
 os.environ.update(
     RAY_TMPDIR=FILES.name,
     RAY_USAGE_STATS_ENABLED="0",
@@ -36,14 +37,14 @@ from qwed_mcp.client import InfraError, Script, StartError  # noqa: E402
 from qwed_mcp.client.ray import VerifyBatch, verify  # noqa: E402
 
 STAND_IN = str(pathlib.Path(__file__).parent / "stand_in.py")
-# What all processes of this run have in their variables.
+# All processes of this run have this environment variable.
 MARK = f"QWED_PIPELINES_RUN={uuid.uuid4()}"
 SECONDS_MAX = 120
 MEMORY = {"object_store_memory": 150_000_000}
 
 
 def processes(program):
-    """Yields the processes of this run that are the program's, with all that it started."""
+    """Yields the PIDs of all processes of this run whose command line contains the program."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if MARK.encode() in (process / "environ").read_bytes() and program in (process / "cmdline").read_bytes().decode():
@@ -60,13 +61,14 @@ def wait_until_none_is_left(program):
 
 
 def check_lost_node(program, lines, cluster):
-    """Kills a node when a third is answered: every line is answered once, and rightly."""
+    """Kills a node after a third of the answers. Each line must have one correct answer."""
     node = cluster.add_node(num_cpus=1, **MEMORY)
     cluster.wait_for_nodes()
     told = []
 
     def scripts():
-        """Lines until the node is lost, slow ones behind the first third: it has some of them when it is killed."""
+        """Yields lines until the node is killed. Lines after the first third are slow, so that some of them are
+        running on the node when it is killed."""
         for number in itertools.count():
             if node is None and number >= lines:
                 return
@@ -102,7 +104,7 @@ def check_lost_node(program, lines, cluster):
 
 
 def check_scripts_that_kill(lines):
-    """A script that kills its actor twice takes nothing else with it than what was on its way there."""
+    """If a script kills its actor twice, only lines that were sent to this actor are lost."""
     scripts = [f"ok {number}" for number in range(lines)]
     scripts[lines // 2] = "die-with-parent"
     results = {result.id: result for result in verify(scripts, binary=STAND_IN, lines_per_call=4)}
@@ -116,7 +118,7 @@ def check_scripts_that_kill(lines):
 
 
 def check_refusals():
-    """Where nothing can run, that is an error, and no answer."""
+    """If no node can run scripts, the result is an error and not an answer."""
     try:
         list(verify(["print(1)"], binary="/nonexistent/qwed-mcp"))
         raise AssertionError("no error")
@@ -133,7 +135,7 @@ def check_refusals():
 
 
 def check_stopping():
-    """A consumer that stops leaves no process."""
+    """If the consumer stops early, no process remains."""
     results = verify((f"ok {number}" for number in iter(int, 1)), binary=STAND_IN)
     for _ in range(5):
         next(results)
@@ -144,7 +146,7 @@ def check_stopping():
 
 
 def check_data(program):
-    """`map_batches` with a pool of actors."""
+    """Tests `map_batches` with a pool of actors."""
     rows = [
         {"name": number, "code": f"print({number})", "expect": f"{number}\n" if number % 3 else None, "timeout": 5.0 if number % 2 else None}
         for number in range(90)
@@ -166,7 +168,7 @@ def check_data(program):
 
 
 def check_the_document():
-    """The sample of the page prints what the page says, on a cluster of its own."""
+    """Runs the sample in the documents on a new cluster. Compares its output with the page."""
     page = (pathlib.Path(__file__).parents[2] / "docs/PIPELINES.md").read_text()
     [sample] = re.findall(r"```python\n(import ray\n.*?)```", page, re.DOTALL)
     expected = re.findall(r"^print\(.*\)  # (.*)$", sample, re.MULTILINE)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A stand-in for `qwed-mcp run --batch -` that breaks when it is told to: what the real program must not do, and a machine might.
+"""A stand-in for `qwed-mcp run --batch -` that simulates faults.
 
-A line's code is what it does: `ok TEXT` prints TEXT, `die SIGNAL` ends the program, `die-once FILE` does so where FILE is not there
-yet, `die-with-parent` ends both, `garbage` answers what is no answer, `stop` stops the program, `silent` never answers, `deaf` ignores that it
-is told to end, `complain BYTES` writes so much on standard error, `exit CODE TEXT` ends it with
-TEXT on standard error.
+The real program must not behave like this, but a faulty machine might.
+
+The code of a line is a command. `ok TEXT` prints TEXT. `die` kills the program. `die-once FILE` kills the program
+unless FILE exists. `die-with-parent` kills the program and its parent. `garbage` sends a line that is not an
+answer. `stop` stops the program. `silent` never answers. `deaf` makes the program ignore SIGTERM. `complain BYTES`
+writes this many bytes to standard error. `exit CODE TEXT` exits with TEXT on standard error.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What callers write, for a type checker: nothing of this is run."""
+"""Code as callers write it, for a type checker. Nothing in this file is run."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Optional

@@ -1,4 +1,4 @@
-# The body of a row's guest program; tests/systems/run puts the row's values before it.
+# The program that the guest system runs for a row. tests/systems/run writes the row's values before it.
 # shellcheck shell=sh disable=SC2154  # tests/systems/run assigns them.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 lines=/dev/ttyS1
@@ -12,10 +12,10 @@ as_ada() {
         env -i HOME=/home/ada USER=ada PATH=$PATH LANG=$LANG "$@"
 }
 
-# Reports a step. The lines are printed for a row that does not end.
+# Reports the start of a step. If a row does not end, the last steps are printed.
 began() { printf 'began %s after %s s\n' "$1" "$(cut -d ' ' -f 1 /proc/uptime)" >$lines; }
 
-# Makes a root file system for containers, whose programs are this system's.
+# Creates a root file system for containers. Its programs come from this system.
 make_box() {
     for name in usr etc proc sys dev tmp run home root row var srv; do mkdir -p "/srv/box/$name"; done
     for name in bin sbin lib lib64; do ln -sfn "usr/$name" "/srv/box/$name"; done
@@ -41,13 +41,13 @@ start_docker() {
     began import
     tar -C /srv/box -c . | docker import - box
 }
-# docker run OPTIONS… with the image that start_docker has made.
+# Runs `docker run OPTIONS…` with the image that start_docker has created.
 docker_run() {
     # shellcheck disable=SC2086  # These are words.
     docker run $podman_options "$@"
 }
 
-# Reports one observation as a line `PHASE JSON`.
+# Reports one observation as the line `PHASE JSON`.
 observe() {
     phase=$1
     shift

@@ -11,7 +11,7 @@ CODE = "QWED-MCP-RISK-009"
 
 
 def observations(lines: str) -> dict[str, object]:
-    """Returns the observations by phase, and the lines of errors under `errors`."""
+    """Returns the observations by phase. The key `errors` has the lines that report errors."""
     seen: dict[str, object] = {}
     errors = []
     for line in lines.replace("\r", "").splitlines():
@@ -24,7 +24,7 @@ def observations(lines: str) -> dict[str, object]:
 
 
 def wrong(row: Row, expected: Tier | Refused, seen: dict[str, object], phase: str, when: str = "") -> list[str]:
-    """Returns the differences between the expectation and what was seen in this phase."""
+    """Returns the differences between the expectation and the observations in this phase."""
     if not isinstance(seen.get(phase), dict):
         return [f"{when or 'the row'}: nothing was reported; {' | '.join(seen['errors'])[-1500:]}"]
     found = seen[phase]
@@ -44,7 +44,7 @@ def at(value: object, path: str) -> object:
 
 
 def tier(row: Row, expected: Tier, found: dict) -> list[str]:
-    """Compares a system where scripts run."""
+    """Compares a system on which scripts must run."""
     wrong = []
     predicted = at(found["doctor"], "sandbox.tier")
     if predicted != expected.name or found["doctor"].get("code") != 0:
@@ -73,7 +73,7 @@ def warmth(row: Row, found: dict) -> list[str]:
 
 
 def downgrade(expected: Tier, found: dict) -> list[str]:
-    """Compares a tier below T3, which must never be silent."""
+    """Compares a system below tier T3, where the reason must be reported."""
     wrong = []
     steps = at(found["doctor"], "sandbox.step_down") or [{}]
     reason, remedy = str(steps[0].get("why")), str(steps[0].get("remedy"))
@@ -87,7 +87,7 @@ def downgrade(expected: Tier, found: dict) -> list[str]:
 
 
 def refusal(expected: Refused, found: dict) -> list[str]:
-    """Compares a system where scripts are refused."""
+    """Compares a system on which scripts must be refused."""
     wrong = []
     doctor = found["doctor"]
     if at(doctor, "sandbox.tier") is not None or doctor.get("code") != 1 or doctor.get("can_run"):
@@ -98,7 +98,7 @@ def refusal(expected: Refused, found: dict) -> list[str]:
         result = found[name]
         if "42" in result["text"].split() or not (result.get("is_error") or result.get("code")):
             wrong.append(f"{name}: a script was not refused: {result['text'][:400]}")
-        # `strict` has the reason of T3 only.
+        # With `strict`, only the missing requirement of T3 is the reason.
         elif name != "strict" and expected.reason not in result["text"]:
             wrong.append(f"{name}: the refusal does not say {expected.reason!r}: {result['text'][:600]}")
     if found["attack"]["ways"] or found["attack"]["changed"] or found["attack"]["connected"]:
@@ -107,7 +107,7 @@ def refusal(expected: Refused, found: dict) -> list[str]:
 
 
 def least(found: dict) -> list[str]:
-    """With `degraded`, scripts may run at T1. The result must then have the reason."""
+    """Compares runs with `degraded`, where scripts may run at T1. Then the result must have the reason."""
     result = found["degraded"]
     if result["is_error"] or (result["tier"] == "T1" and result["reason"]):
         return []
@@ -115,7 +115,7 @@ def least(found: dict) -> list[str]:
 
 
 def control(found: dict) -> list[str]:
-    """Without a sandbox each way must be open. Otherwise the attack proves nothing."""
+    """Checks the control. Without a sandbox, each way out must be open, otherwise the attack proves nothing."""
     seen = found["control"]
     closed = [way for way in WAYS if seen["ways"].get(way) != "open"]
     if closed or not seen["changed"] or not seen["connected"]:

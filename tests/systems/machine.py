@@ -1,7 +1,8 @@
-"""Boots a kernel with a root file system in QEMU, runs a row in it and returns the row's lines.
+"""Boots a kernel with a root file system in QEMU. Runs a row in this machine, and returns the lines that the row
+prints.
 
-The row's files are in the initial RAM file system, so one image serves all rows; QEMU discards the writes to it. The
-guest prints the kernel's log on its first serial port and the row's lines on its second.
+The row's files are in the initial RAM file system, so one disk image serves all rows. QEMU discards writes to the
+image. The guest prints the kernel's log on its first serial port, and the row's lines on its second.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from pathlib import Path
 from roots import MODULES, MadeKernel, modules_in_order, run
 
 MEMORY_MIB = 3072
-#: An accelerator is used only if a kernel reaches its first message about a missing root within this time.
+#: An accelerator is used only if a kernel prints that it has no root file system within this time.
 PROOF_WITHIN_S = 15
-#: How often a machine may boot whose kernel panics.
+#: How often the machine may boot if its kernel panics.
 BOOTS = 3
 
-#: The first process, from the initial RAM file system.
+#: The program of the first process, in the initial RAM file system.
 EARLY = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /root
 /bin/busybox mount -t devtmpfs dev /dev
@@ -46,7 +47,7 @@ echo "::: no root file system"
 /bin/busybox poweroff -f
 """
 
-#: Starts the row without systemd. busybox reaps orphans.
+#: Starts the row without systemd. busybox is the first process and reaps orphans.
 PLAIN = """#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -65,7 +66,7 @@ echo "::sysinit:/row/guest" >/etc/inittab
 exec /row/init
 """
 
-#: Starts the row when users can log in.
+#: The systemd unit that starts the row when users can log in.
 UNIT = """[Unit]
 After=systemd-user-sessions.service systemd-logind.service dbus.service
 [Service]
@@ -90,8 +91,8 @@ class Machine:
 
 
 def choose_accelerator(kernel: Path) -> str:
-    """Returns `kvm` if a kernel boots with it, or else `tcg`. The device alone proves nothing: some clouds have one that
-    boots no ordinary kernel."""
+    """Returns `kvm` if a kernel boots with it, otherwise `tcg`. The existence of /dev/kvm is not enough, because
+    ordinary kernels do not boot with it on some clouds."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     command = Machine("kvm").command(kernel, None, "", "-serial", "stdio")
@@ -110,7 +111,7 @@ def choose_accelerator(kernel: Path) -> str:
 
 
 def make_early(folder: Path, row: Path, kernel: MadeKernel, names: Sequence[str], init: str) -> Path:
-    """Creates the initial RAM file system: a shell, the modules, and the files of the row."""
+    """Creates the initial RAM file system with a shell, the modules, and the files of the row."""
     early = folder / "early"
     shutil.rmtree(early, ignore_errors=True)
     (early / "bin").mkdir(parents=True)
@@ -141,9 +142,9 @@ def add(file: Path, text: str) -> None:
 
 
 def boot(command: list[str], folder: Path, disk: Path, seconds: float) -> str:
-    """Runs the machine until it is off. Returns the row's lines. The kernel's log is in console.log.
+    """Runs the machine until it powers off. Returns the row's lines. Writes the kernel's log to console.log.
 
-    Boots it again if the kernel panicked before the row began: QEMU's emulation sometimes executes the breakpoint with
+    Boots again if the kernel panicked before the row began. QEMU's emulation sometimes executes the breakpoint with
     which Linux patches its own code (`Oops: int3`).
     """
     lines, log = folder / "lines", folder / "console.log"
@@ -161,7 +162,7 @@ def run_machine(command: list[str], folder: Path, disk: Path, seconds: float) ->
         *command, "-drive", f"if=none,id=disk,format=raw,snapshot=on,file={disk}", "-device", "virtio-blk-pci,drive=disk",
         "-serial", f"file:{folder / 'console.log'}", "-serial", f"file:{folder / 'lines'}",
     ]  # fmt: skip
-    # The discarded writes are in a file that has no name.
+    # QEMU stores the discarded writes in an unlinked file in TMPDIR.
     environment = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True) as guest:
         try:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs inside of a row's system, as the row's user: reports what `doctor` predicts and what scripts reach.
+"""Runs inside a row's system as the row's user. Reports the tier that `doctor` predicts, and the facts about scripts.
 
     observe.py SERVER [--python PROGRAM] [--warm]
 
-Prints one line of JSON. It judges nothing; `tests/systems/run` compares the line with the row. SERVER must be a debug
-build, because only that runs an attack without the analysis.
+Prints one line of JSON. It judges nothing, because `tests/systems/run` compares the line with the row. SERVER must be a
+debug build, because only debug builds can run an attack without the analysis.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import tempfile
 import threading
 import time
 
-#: How long one reply may take, on emulated processors.
+#: The maximum time for one reply on emulated processors.
 REPLY_WITHIN_S = 120
-#: How long an interpreter may take to become warm.
+#: The maximum time until an interpreter is warm.
 WARM_WITHIN_S = 60
 ANSWER = "print(6 * 7)"
 
-#: Tries four ways out. Prints one word for each: `open` if it worked, or else the kind of the error.
+#: Tries four ways out of the sandbox. Prints one word for each: `open` if it worked, otherwise the type of the error.
 ATTACK = """
 import os, socket, subprocess
 def way(name, action):
@@ -89,7 +89,7 @@ class Server:
         return line
 
     def run(self, code):
-        """Runs a script. Returns the facts of its result."""
+        """Runs a script. Returns the facts in its result."""
         return facts(self.request("tools/call", name="execute_python_code", arguments={"code": code}))
 
     def ended(self):
@@ -105,7 +105,7 @@ class Server:
 
 
 def facts(result):
-    """Returns the parts of a result that a row is compared with."""
+    """Returns the parts of a result that are compared with the row."""
     execution = result.get("_meta", {}).get("qwed.ai/execution", {})
     return {
         "text": "\n".join(part.get("text", "") for part in result.get("content", [])),
@@ -128,7 +128,7 @@ def doctor(program, environment):
 
 
 def command_line(program, environment):
-    """Runs the answer with `qwed-mcp run`."""
+    """Runs the script ANSWER with `qwed-mcp run`."""
     done = subprocess.run(
         [program, "run", "--json", "-"], env=environment, input=ANSWER.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -139,7 +139,8 @@ def command_line(program, environment):
 
 
 def session(program, environment, warm):
-    """Runs the answer over MCP, until it is warm if it must be, and then the attack. Returns both results."""
+    """Runs the script ANSWER over MCP, repeatedly if the run must be warm. Then runs the attack. Returns both
+    results."""
     server = Server(program, {**environment, "QWED_MCP_TEST_UNCHECKED_CODE": "1"})
     begun = time.monotonic()
     result = server.run(ANSWER)
@@ -151,7 +152,7 @@ def session(program, environment, warm):
 
 
 def attack(server):
-    """Runs the attack. Returns the word of each way, and whether the files outside are as before."""
+    """Runs the attack. Returns the word for each way out, and whether the files outside are unchanged."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("HOME", "/tmp")) as home:
         canary, target = os.path.join(home, "canary"), os.path.join(home, "target")
         secret = os.urandom(16).hex()
@@ -159,7 +160,7 @@ def attack(server):
             with open(path, "w") as file:
                 file.write(text)
         if os.geteuid() == 0:
-            # A root server runs scripts as another user. A denial must not come from the file's mode.
+            # A root server runs scripts as another user. The sandbox must deny access, so the file modes must not.
             os.chmod(home, 0o777)
             os.chmod(target, 0o666)
         with socket.socket() as listener:
@@ -205,7 +206,7 @@ def main():
     }
     seen["mcp"], seen["attack"] = session(options.server, environment, options.warm)
     _, seen["control"] = session(options.server, mode("off"), False)
-    # At T3 these modes do not differ from the default.
+    # At T3, these modes behave like the default.
     if seen["mcp"]["tier"] != "T3":
         seen["strict"], _ = session(options.server, mode("strict"), False)
         seen["degraded"], _ = session(options.server, mode("degraded"), False)

@@ -1,7 +1,7 @@
-"""Makes the parts of a machine from Debian's packages: kernels with their modules, and root file systems.
+"""Creates the parts of a machine from Debian's packages: kernels with their modules, and root file systems.
 
-Each part is made once in target/systems, and again when its description changes. The machine's apt supplies the mirror;
-nothing is installed on the machine itself.
+Each part is created once in target/systems, and again if its description changes. The mirror comes from this
+machine's apt. Nothing is installed on this machine itself.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "target/systems"
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-#: The package of the shell in the initial RAM file system.
+#: The package with the shell of the initial RAM file system.
 SHELL = "busybox-static"
-#: Modules of the virtual disk and its file system. Some kernels have some of them built in.
+#: The modules of the virtual disk and its file system. Some kernels have some of them built in.
 MODULES = ("virtio_pci", "virtio_blk", "crc32c_generic", "crc32c_cryptoapi", "ext4")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The newest kernel of a suite, in the flavour for virtual machines."""
+    """The newest kernel of a Debian suite, in the variant for virtual machines."""
 
     suite: str
     package: str = "linux-image-cloud-amd64"
@@ -34,22 +34,22 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Root:
-    """A root file system of a suite."""
+    """A root file system of a Debian suite."""
 
     suite: str
     packages: tuple[str, ...] = ()
-    #: Shell commands that run in the root after the packages are installed.
+    #: Shell commands that run in the root file system after the packages are installed.
     prepare: str = ""
-    #: Without the packages' scripts, which only systems with services and users need. This is faster.
+    #: Whether to skip the packages' scripts, which is faster. Only systems with services and users need them.
     unpacked: bool = False
-    #: Its C library is older than that of the machine that builds the server. The server then gets a newer one.
+    #: Whether the C library is older than on the machine that builds the server. Then the server gets a newer one.
     older_libc: bool = False
-    #: For the image, in MiB, in addition to the files.
+    #: The free space of the image, in MiB.
     free_mib: int = 400
 
 
 class Missing(Exception):
-    """The archive does not have a part."""
+    """The Debian archive lacks a part."""
 
 
 def run(*command: object, **options) -> subprocess.CompletedProcess:
@@ -57,7 +57,7 @@ def run(*command: object, **options) -> subprocess.CompletedProcess:
 
 
 def mirror() -> str:
-    """Returns the mirror of Debian's packages: that of this machine's apt, or debootstrap's default."""
+    """Returns the mirror of this machine's apt, or debootstrap's default."""
     listed = run(
         "apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages",
         stdout=subprocess.PIPE, text=True,
@@ -72,7 +72,7 @@ def mirror() -> str:
 
 
 def is_made(folder: Path, description: object) -> bool:
-    """Returns whether a part was made from this description. If not, deletes what is left of it."""
+    """Returns whether a part was created from this description. Otherwise deletes the old part."""
     stamp = folder / "stamp"
     if stamp.exists() and stamp.read_text() == digest(description):
         return True
@@ -86,7 +86,7 @@ def digest(description: object) -> str:
 
 
 def apt(suite: str, *arguments: str, **options) -> subprocess.CompletedProcess:
-    """Runs a command of apt with the index of one suite, without the state of this machine's apt."""
+    """Runs an apt command with the index of one suite. Does not use the state of this machine's apt."""
     folder = WORK / "apt" / suite
     settings = {
         "Dir::Etc::sourcelist": folder / "sources.list", "Dir::Etc::sourceparts": "/dev/null",
@@ -126,7 +126,7 @@ def kernel_packages(kernel: Kernel) -> list[str]:
 
 @dataclass(frozen=True)
 class MadeKernel:
-    """The files of a kernel: its image, the folder of its modules, and a shell for its first process."""
+    """The files of a kernel: its image, the folder of its modules, and a shell for the first process."""
 
     image: Path
     modules: Path
@@ -141,30 +141,30 @@ def make_kernel(name: str, kernel: Kernel) -> MadeKernel:
             run("dpkg-deb", "--extract", package, folder)
             package.unlink()
         modules = next(folder.glob("**/lib/modules/*"))
-        # depmod expects them in lib/modules.
+        # depmod searches for modules in lib/modules.
         if not (folder / "lib").exists():
             (folder / "lib").symlink_to("usr/lib")
         run("depmod", "--basedir", folder, modules.name, stderr=subprocess.DEVNULL)
         (folder / "stamp").write_text(digest(kernel))
     modules = next(folder.glob("lib/modules/*"))
-    # Newer packages have the kernel next to its modules.
+    # In newer packages, the kernel is next to its modules.
     image = next(iter([*folder.glob("boot/vmlinuz-*"), *modules.glob("vmlinuz")]))
     return MadeKernel(image, modules, next(folder.glob("**/bin/busybox")))
 
 
 def modules_in_order(folder: Path, names: tuple[str, ...]) -> list[Path]:
-    """Returns the files of these modules, each after the modules that it needs. Omits modules that are built in."""
+    """Returns the files of these modules, each after its dependencies. Omits modules that are built in."""
     needed = dict(line.split(":") for line in (folder / "modules.dep").read_text().splitlines())
     paths = {re.sub(r"\.ko.*", "", Path(path).name).replace("-", "_"): path for path in needed}
     order: list[str] = []
     for name in (name for name in names if name in paths):
-        # modules.dep lists the needed modules in reverse order.
+        # modules.dep lists the dependencies in reverse order.
         order += [path for path in [*reversed(needed[paths[name]].split()), paths[name]] if path not in order]
     return [folder / path for path in order]
 
 
 def make_root(name: str, root: Root) -> Path:
-    """Returns the image of the root file system."""
+    """Returns the path of the image of the root file system."""
     folder = WORK / "roots" / name
     if not is_made(folder, root):
         tree = folder / "tree"
@@ -179,7 +179,7 @@ def make_root(name: str, root: Root) -> Path:
 
 
 def install(root: Root, tree: Path) -> None:
-    """Installs the packages as debootstrap does, in namespaces, so that no mount and no process is left."""
+    """Installs the packages with debootstrap, in namespaces, so that no mount and no process is left."""
     listed = [f"--include={','.join(root.packages)}"] if root.packages else []
     log = tree.parent / "debootstrap.log"
     with log.open("w") as file:
@@ -217,7 +217,7 @@ def unpack(root: Root, tree: Path) -> None:
 
 
 def add_users(tree: Path) -> None:
-    """Adds the ordinary user, who may have a range of user ids for containers."""
+    """Adds the ordinary user, with a range of UIDs for containers if required."""
     with (tree / "etc/passwd").open("a") as file:
         file.write("ada:x:1000:1000:Ada:/home/ada:/bin/bash\n")
     with (tree / "etc/group").open("a") as file:
@@ -230,7 +230,7 @@ def add_users(tree: Path) -> None:
     home = tree / "home/ada"
     home.mkdir(mode=0o700)
     os.chown(home, 1000, 1000)
-    # Scripts cannot write the byte code of the library themselves.
+    # Compiles the standard library, because scripts cannot write its byte code.
     run(
         "chroot", tree, "/bin/sh", "-c",
         "python3 -m compileall -q -x 'idlelib|tkinter|test|ensurepip' /usr/lib/python3* >/dev/null 2>&1 || true",
@@ -240,6 +240,6 @@ def add_users(tree: Path) -> None:
 def make_image(tree: Path, image: Path, free_mib: int) -> None:
     used = run("du", "--summarize", "--block-size=M", tree, stdout=subprocess.PIPE, text=True).stdout
     size = int(used.split("M")[0]) * 5 // 4 + free_mib
-    # Features that Linux 5.10 knows, whatever the defaults of this machine are.
+    # Enables only features that Linux 5.10 supports, whatever the defaults of this machine are.
     features = "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file"
     run("mke2fs", "-q", "-t", "ext4", "-O", features, "-I", "256", "-m", "0", "-d", tree, image, f"{size}M", stdout=subprocess.DEVNULL)

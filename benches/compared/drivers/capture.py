@@ -1,4 +1,4 @@
-"""Captures all that this process and its children write to standard output."""
+"""Captures everything that this process and its children write to standard output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def captured(function: Callable[[], None]) -> tuple[str, str]:
-    """Calls a function. Returns the output, and the error if it raised one."""
+    """Calls a function. Returns the output, and the error if the function raised one."""
     error = ""
     with tempfile.TemporaryFile() as file:
         kept = os.dup(1)

@@ -1,4 +1,4 @@
-"""Runs each script with a command: plain Python, bubblewrap, firejail. Every run gets a new folder."""
+"""Runs each script with a command: plain Python, bubblewrap or firejail. Each run gets a new folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs each script in a fork of an interpreter that has imported the packages. Nothing is confined: the limit of what a
-warm interpreter can achieve."""
+"""Runs each script in a fork of an interpreter that has imported the packages. Nothing is confined, so no warm
+interpreter with a sandbox can be faster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Fork(Runner):
 
 
 def run_here(code: str, writer: int) -> None:
-    """Runs a script in the forked child, and ends it."""
+    """Runs a script in the forked child. Then the child exits."""
     status = 1
     try:
         os.dup2(writer, 1)
@@ -52,7 +52,7 @@ def run_here(code: str, writer: int) -> None:
 
 
 def read_until(reader: int, deadline: float) -> tuple[str, bool]:
-    """Reads to the end. Returns the text, and whether the deadline has passed first."""
+    """Reads until the end of output. Returns the text, and whether the deadline passed first."""
     chunks = []
     while True:
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))

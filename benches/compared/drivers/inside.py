@@ -1,4 +1,5 @@
-"""Runs all scripts with `exec` in one interpreter, as a notebook does. It is the control: nothing is confined."""
+"""Runs all scripts with `exec` in one interpreter, as a notebook does. This is the control, because nothing is
+confined."""
 
 from __future__ import annotations
 

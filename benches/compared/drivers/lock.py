@@ -9,7 +9,7 @@ from serve import Result, Runner, argument, serve
 
 
 class Sandlock(Runner):
-    """The library, and the interpreter with the folders that it needs."""
+    """The sandlock library, and the interpreter with the folders that it needs."""
 
     def __init__(self, interpreter: str, readable: list[str]) -> None:
         import sandlock

@@ -11,7 +11,7 @@ MEMORY_BYTES = 1 << 30
 
 
 class Monty(Runner):
-    """A pool, and the session whose variables stay."""
+    """A pool, and the session that keeps its variables."""
 
     keeps_state = True
 

@@ -1,5 +1,5 @@
-// Runs scripts in Pyodide, in a worker thread of Node, each with new variables. A worker that does not answer in time is
-// ended, and the next run starts another one.
+// Runs scripts in Pyodide in a worker thread of Node. Each script has new variables. If a worker does not answer in
+// time, it is ended, and the next run starts another worker.
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -15,7 +15,7 @@ if (isMainThread) {
 
   async function start() {
     worker = new Worker(new URL(import.meta.url), { workerData: configuration });
-    // Without a listener, an error that a script causes would end this process. `exit` follows.
+    // Without a listener, an error that a script causes would end this process. The event `exit` follows.
     worker.on("error", (error) => console.error(error));
     if (await Promise.race([next(worker, "message"), next(worker, "exit")]) !== "ready")
       throw new Error("the worker has ended");

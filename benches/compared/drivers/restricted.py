@@ -31,7 +31,7 @@ class Printed:
 
 
 class Restricted(Runner):
-    """The guards, and the modules that scripts may import."""
+    """The guards of RestrictedPython, and the modules that scripts may import."""
 
     keeps_state = True
 

@@ -1,11 +1,11 @@
-// The loop that both drivers in JavaScript share. `serve.py` describes the protocol.
+// The request loop that both JavaScript drivers share. `serve.py` describes the protocol.
 import { createInterface } from "node:readline";
 
 const SHOWN_BYTES = 1 << 20;
 
 const text = (result) => result.stdout.replace(/\n+$/, "");
 
-// Answers requests for a runner: { keepsState, run(code, timeoutS, keep), reset() }.
+// Answers requests with a runner: { keepsState, run(code, timeoutS, keep), reset() }.
 export async function serve(start) {
   const began = performance.now();
   const runner = await start();

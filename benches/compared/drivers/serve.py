@@ -1,8 +1,9 @@
-"""The loop that all drivers in Python share: a JSON request on each line of standard input, a JSON reply on each line
-of standard output.
+"""The request loop that all Python drivers share. Each line of standard input is a JSON request, and each line of
+standard output is a JSON reply.
 
-A driver is the program that uses a peer: a client of a server, or the host of a library. It measures the time of each
-run itself, so that the pipes to the bench are not part of it. `pyodide.mjs` and `srt.mjs` speak the same protocol.
+A driver is the program that uses a peer: the client of a server, or the host of a library. The driver measures the
+duration of each run itself, so that the pipes to the bench do not count. `pyodide.mjs` and `srt.mjs` use the same
+protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# The part of a script's output that the reply contains. The reply also has the size of the whole output.
+# The maximum part of a script's output in the reply. The reply also has the size of the whole output.
 SHOWN_BYTES = 1 << 20
 
 
@@ -29,7 +30,7 @@ class Result:
 
 
 class Runner:
-    """A started peer. A run with `keep` sees the variables of earlier runs with `keep`, if `keeps_state`."""
+    """A started peer. If `keeps_state` is set, a run with `keep` sees the variables of earlier runs with `keep`."""
 
     keeps_state = False
 
@@ -40,14 +41,14 @@ class Runner:
         """Forgets the variables of earlier runs."""
 
     def prepare(self, code: str, timeout_s: float) -> None:
-        """Runs a script until further runs are warm."""
+        """Runs a script twice, so that further runs are warm."""
         for _ in range(2):
             self.run(code, timeout_s, keep=False)
 
 
 def serve(start: Callable[[], Runner]) -> None:
-    """Starts the peer, reports the time of the start, and answers requests until the end of input."""
-    # A peer may run scripts in this process, so they must not write to the protocol's stream.
+    """Starts the peer, reports the duration of the start, and answers requests until the end of input."""
+    # Scripts may run in this process, so standard output must not be the stream of the protocol.
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -79,8 +80,8 @@ def prepare(runner: Runner, code: str, timeout_s: float) -> dict[str, Any]:
 
 
 def agent(runner: Runner, commands: list[str], printed: list[str], timeout_s: float) -> dict[str, Any]:
-    """Runs commands one after the other, each of which needs the variables of the earlier ones. A peer that keeps no
-    state runs the earlier commands again."""
+    """Runs commands one after the other. Each needs the variables of earlier commands. If the peer keeps no state,
+    runs the earlier commands again."""
     began = time.perf_counter()
     runner.reset()
     for number in range(len(commands)):
@@ -95,7 +96,7 @@ def agent(runner: Runner, commands: list[str], printed: list[str], timeout_s: fl
 
 
 def rate(runner: Runner, code: str, printed: str, seconds: float, timeout_s: float) -> dict[str, Any]:
-    """Runs a script again and again for some seconds."""
+    """Runs a script repeatedly for some seconds."""
     runs, began = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - began) < seconds:
         result = runner.run(code, timeout_s, keep=False)

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import contestants
 from serve import Result, Runner, argument, serve
 
-# The texts of `qwed-mcp` and of mcp-run-python.
+# The result texts of `qwed-mcp` and of mcp-run-python.
 OUTPUTS = (
     re.compile(r"(?:STDOUT:\n(?P<output>.*?)\n+)??(?:STDERR:\n.*)?Execution completed successfully\..*", re.S),
     re.compile(r"<status>success</status>\n?(?:<output>\n?(?P<output>.*?)\n?</output>)?.*", re.S),
@@ -43,7 +43,7 @@ class McpServer(Runner):
         return Result(False, text, text)
 
     def call(self, code: str, timeout_s: float) -> dict[str, Any] | None:
-        """Calls the tool. Cancels the call after the timeout, as MCP clients do, and then returns None."""
+        """Calls the tool. After the timeout, cancels the call as MCP clients do, and returns None."""
         contestants.REPLY_TIMEOUT_S = timeout_s
         began = time.monotonic()
         try:
@@ -55,7 +55,7 @@ class McpServer(Runner):
             return None
 
     def prepare(self, code: str, timeout_s: float) -> None:
-        """Waits for a warm interpreter, if the server reports whether a run had one."""
+        """Waits for a warm interpreter, if the server reports whether a run was warm."""
         deadline = time.monotonic() + WARM_TIMEOUT_S
         while time.monotonic() < deadline:
             result = self.call(code, timeout_s) or {}

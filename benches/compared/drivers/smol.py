@@ -8,7 +8,7 @@ from serve import Result, Runner, argument, serve
 
 
 class Smolagents(Runner):
-    """The executor's class, and the executor whose variables stay."""
+    """The class of the executor, and the executor that keeps its variables."""
 
     keeps_state = True
 

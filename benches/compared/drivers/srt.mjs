@@ -1,4 +1,4 @@
-// Runs each script under Anthropic's sandbox-runtime, as its documentation shows for use as a library.
+// Runs each script under Anthropic's sandbox-runtime, used as a library as its documentation shows.
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createRequire } from "node:module";

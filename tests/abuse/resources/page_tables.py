@@ -13,10 +13,10 @@ def attack():
     PROT_READ, MAP_PRIVATE, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE = 1, 2, 0x20, 0x100000
     flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
     for number in range(40000):
-        # One page in each GiB takes two pages of tables.
+        # Reading one page in each GiB allocates two pages of page tables.
         at = libc.mmap(0x100000000000 + (number << 30), 4096, PROT_READ, flags, -1, 0)
         ctypes.c_char.from_address(at).value
-    # Holds them until the watch has had time to act.
+    # Keeps the mappings until the memory watch has acted.
     time.sleep(2)
 
 

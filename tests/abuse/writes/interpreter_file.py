@@ -8,7 +8,7 @@ def attack():
     try:
         os.open("/proc/self/exe", os.O_RDWR)
     except OSError as error:
-        # ETXTBSY: the rights sufficed, and another file could be renamed over this one
+        # ETXTBSY means that the rights sufficed, so another file could be renamed over this one
         if error.errno != errno.ETXTBSY:
             raise
         path = os.path.realpath(sys.executable) + ".@OUT_TAG@"

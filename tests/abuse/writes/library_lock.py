@@ -7,7 +7,7 @@ import fcntl
 
 def attack():
     file = os.open(os.__file__, os.O_RDONLY)
-    # Waits, because the same attack may run in another test at this moment.
+    # This call waits, because the same attack may run in another test at this moment.
     fcntl.flock(file, fcntl.LOCK_EX)
 
 

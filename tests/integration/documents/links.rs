@@ -1,4 +1,4 @@
-//! The links of the documents: each leads to an existing file and heading.
+//! Checks that each link in the documents leads to an existing file and heading.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,6 @@ fn beside(page: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// Returns the anchors of a page's headings.
 fn anchors(page: &Document) -> BTreeSet<String> {
     let mut is_fenced = false;
     let mut anchors = BTreeSet::new();
@@ -68,7 +67,7 @@ fn anchors(page: &Document) -> BTreeSet<String> {
     anchors
 }
 
-/// Returns the anchor that code hosts create from a heading.
+/// Returns the anchor that code hosts such as GitHub create from a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")

@@ -1,4 +1,4 @@
-//! The samples of the documents. Each fenced block is run and compared, parsed, compiled, or listed here with
+//! Checks the samples in the documents. Each fenced block is run and compared, parsed, compiled, or listed here with
 //! a reason. Any other block fails.
 
 use std::fs;
@@ -31,7 +31,7 @@ const INSTALLS: &str = "writes to the home folder; `tests/install/run` runs it w
 const OF_DATABASE: &str = "needs a database; the tests of shared stores run deploy/postgres.sql";
 const AS_ROOT: &str = "needs root, and changes the machine";
 
-/// Commands that are not run, with the reasons. Their output in a page is not compared.
+/// Commands that are not run, each with its reason. Their output is not compared.
 const NOT_RUN: &[(&str, &str)] = &[
     ("createdb qwed ", OF_DATABASE),
     ("psql -d qwed ", OF_DATABASE),
@@ -90,7 +90,7 @@ const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
 
 const INTEGRATIONS: Other = Other::Script("test_the_samples_of_the_document");
 
-/// Blocks that are not printed by a command: the page, their beginning, and their check.
+/// Blocks that no command prints: the page, the beginning of the block, and its check.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "let analysis = qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
@@ -150,15 +150,15 @@ enum Other {
     Doctest,
     /// The block is a drawing and has no check.
     Picture,
-    /// The commands below use the block as a file.
+    /// Commands in later blocks read this block as a file.
     File(&'static str),
     /// The test with this name checks the block.
     Test(&'static str),
-    /// The test with this name of the Python package, or of its test with frameworks, checks the block.
+    /// A test with this name in the Python package or in its integrations checks the block.
     Script(&'static str),
 }
 
-/// Parts of an output that differ between runs: a name, a pattern, and a replacement.
+/// Parts of an output that differ between runs: a field, a pattern and a replacement.
 const VOLATILE: &[(&str, &str, &str)] = &[
     ("timestamp", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "{time}"),
     (
@@ -187,7 +187,6 @@ const VOLATILE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A fenced block of a page.
 struct Block {
     page: String,
     line: usize,
@@ -234,7 +233,6 @@ impl Block {
     }
 }
 
-/// Returns all fenced blocks of all pages.
 fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in documents() {
@@ -266,13 +264,13 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Returns the reason not to run a command, if there is one.
+/// Returns the reason not to run a command, or `None`.
 fn not_run(command: &str) -> Option<&'static str> {
     let listed = NOT_RUN.iter().find(|(start, _)| command.starts_with(start));
     listed.map(|(_, reason)| *reason)
 }
 
-/// Returns the command as it is run here, with the binary under test instead of the installed program.
+/// Returns the command with the binary under test instead of the installed program.
 fn as_run(command: &str) -> String {
     let command = command.replace("cargo run -- ", "qwed-mcp ");
     command.replace("~/.cargo/bin/qwed-mcp", "qwed-mcp").replace("/etc/qwed/", "")
@@ -312,7 +310,7 @@ fn every_sample_is_run_or_listed() {
                     used.push(command);
                 }
             }
-            // The test `claims_of_the_documents_are_verified` runs it.
+            // The test `claims_of_the_documents_are_verified` runs these blocks.
             "python verify" => {}
             _ => assert!(block.other().is_some(), "{place}: nothing checks this block"),
         }
@@ -322,7 +320,7 @@ fn every_sample_is_run_or_listed() {
             assert!(read("src/lib.rs").contains(&included), "{place}: no doctest includes it");
         }
     }
-    // Every entry of the tables is used.
+    // Each entry of the tables must be in use.
     for start in NOT_RUN.iter().map(|(start, _)| start) {
         assert!(used.iter().any(|command| command.starts_with(start)), "not in any page: {start}");
     }
@@ -366,7 +364,7 @@ fn normalised(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
-/// Compares the output of a command with what a page shows, and returns both if they differ.
+/// Compares the output of a command with the output in the page. Returns both if they differ.
 fn difference(shown: &str, printed: &str) -> Option<String> {
     let (shown, printed) = (normalised(shown), normalised(printed));
     (shown != printed).then(|| format!("shown:\n{shown}\n\nprinted:\n{printed}"))
@@ -445,7 +443,7 @@ fn commands_print_what_the_documents_show() {
     assert!(compared >= 9, "{compared}");
 }
 
-/// Checks that clients know the members of a configuration, and the server knows its variables.
+/// Checks that clients know all fields of a configuration, and that the server knows its variables.
 fn configurations_of_clients_are_sound() {
     let settings = first_columns(&read("docs/CONFIGURATION.md"));
     let mut checked = 0;
@@ -490,7 +488,7 @@ fn of_reference(start: &str) -> String {
     found.unwrap_or_else(|| panic!("{start}")).text.trim_end().to_owned()
 }
 
-/// Asserts that a text has the form of a block, in which each `{…}` stands for any text.
+/// Asserts that a text matches a block, in which each `{…}` stands for any text.
 #[track_caller]
 fn assert_form(block: &str, text: &str) {
     let placeholder = Regex::new(r"\{[^{}]+\}").unwrap();
@@ -504,7 +502,7 @@ fn replies_are_what_the_documents_show() {
     let request: Value = serde_json::from_str(&of_reference("{\"jsonrpc\"")).unwrap();
     let mut reply = server.request(request["method"].as_str().unwrap(), &request["params"]);
     reply["id"] = json!(4);
-    // The page omits the document.
+    // The page shows the reply without the document.
     let verification = &mut reply["result"]["_meta"]["qwed.ai/verification"];
     verification["document"] = json!({});
     let shown: Value = serde_json::from_str(&of_reference("{\n  \"jsonrpc\"")).unwrap();

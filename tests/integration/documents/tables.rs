@@ -1,4 +1,4 @@
-//! The tables of the documents: they have exactly the rows of the program.
+//! Checks that the tables in the documents have exactly the rows of the program.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,6 @@ tests! {
         the_readme_stays_short;
 }
 
-/// The maximum number of lines of the README.
 const README_LINES_MAX: usize = 200;
 
 fn the_settings_are_those_of_the_program() {
@@ -29,7 +28,7 @@ fn the_settings_are_those_of_the_program() {
     let mut read_by_the_program: BTreeSet<String> =
         literals.filter(|text| name.is_match(text)).collect();
     read_by_the_program.retain(|name| !name.starts_with("QWED_MCP_TEST_"));
-    // The server sets this variable for tests, and does not read it.
+    // The server only sets this variable, for tests of a workspace.
     assert!(read_by_the_program.remove("QWED_ARTIFACTS"));
     read_by_the_program.extend(["PATH", "PYTHONPATH"].map(str::to_owned));
     let page = read("docs/CONFIGURATION.md");
@@ -101,7 +100,6 @@ fn every_field_of_the_diagnosis_is_in_the_table() {
     assert_eq!(documented, expected);
 }
 
-/// Runs `doctor`, and returns its report.
 fn diagnosis() -> Value {
     let output =
         ServerBuilder::new().command().args(["doctor", "--format", "json"]).output().unwrap();

@@ -21,7 +21,7 @@ tests! {
         a_text_that_was_changed_is_found;
 }
 
-/// Texts of the page that come from other projects, and their origin.
+/// Quoted texts that come from other projects, with their origin.
 const FOREIGN: [(&str, &str); 4] = [
     ("Missing required client capability", "rmcp"),
     ("request _meta is missing or has malformed required fields:", "rmcp"),
@@ -41,7 +41,7 @@ pub(super) struct Literal {
     pub(super) text: String,
 }
 
-/// Returns all sources, without tests.
+/// Returns all sources without their tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for folder in source_folders() {
@@ -55,7 +55,8 @@ fn sources() -> Vec<(PathBuf, String)> {
     files.into_iter().map(code).collect()
 }
 
-/// Returns the texts of all sources. They are collected once, because unoptimized regular expressions are slow.
+/// Returns the texts of all sources. They are collected once, because regular expressions are slow in an unoptimised
+/// build.
 pub(super) fn literals() -> &'static [Literal] {
     static LITERALS: LazyLock<Vec<Literal>> = LazyLock::new(collected_literals);
     &LITERALS
@@ -85,7 +86,6 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the string literals of a Rust source.
 fn literals_of(file: &Path, source: &str) -> Vec<Literal> {
     static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
         let token =
@@ -128,12 +128,12 @@ fn parts(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The parts of all literals in the sources.
+/// The pieces of all literals. A piece is the text between two inserted values.
 struct Pieces {
     all: BTreeSet<String>,
-    /// The ends of all pieces that begin at a word.
+    /// The ends of all pieces, each from the start of a word.
     ends: HashSet<String>,
-    /// All pieces in one string.
+    /// All pieces in one string, for a fast search.
     joined: String,
 }
 
@@ -152,7 +152,7 @@ impl Pieces {
         Self { all: pieces, ends, joined }
     }
 
-    /// Returns true if a part of a text on the page is within a piece, or consists of the end of a piece,
+    /// Returns whether pieces can form this part of a text. It is within a piece, or consists of the end of a piece,
     /// whole pieces, and the beginning of a piece.
     fn make(&self, part: &str) -> bool {
         if self.joined.contains(part) {
@@ -177,25 +177,25 @@ impl Pieces {
         longer.any(|piece| piece.len() >= PIECE_BYTES_MIN)
     }
 
-    /// Returns the lengths of the ends of pieces with which a part begins.
+    /// Finds the ends of pieces with which a part begins. Returns their lengths.
     fn ends_that_begin(&self, part: &str) -> BTreeSet<usize> {
         let ends = prefixes(part).filter(|prefix| self.ends.contains(*prefix));
         ends.map(str::len).filter(|length| *length >= PIECE_BYTES_MIN).collect()
     }
 }
 
-/// Returns all beginnings of a text that are not empty.
+/// Returns all prefixes of a text that are not empty.
 fn prefixes(text: &str) -> impl Iterator<Item = &str> {
     text.char_indices().map(|(start, char)| &text[..start + char.len_utf8()])
 }
 
-/// The minimum size of an end or beginning, because shorter texts match by chance.
+/// The minimum size of the beginning or end of a piece, because shorter texts match by chance.
 const PIECE_BYTES_MIN: usize = 8;
-/// The maximum size of an end. Texts on the page are shorter.
+/// The maximum size of the end of a piece. Texts on the page are shorter.
 const END_BYTES_MAX: usize = 1000;
 
-/// Returns the parts of a text of the page that no text of the program contains. A number on the page may be
-/// an inserted value.
+/// Returns the parts of a text on the page that the program cannot print. A number on the page may be an inserted
+/// value.
 fn lost(span: &str, pieces: &Pieces) -> Vec<String> {
     static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"-?\d[\d.,]*").unwrap());
     let is_made = |part: &str| {
@@ -207,7 +207,7 @@ fn lost(span: &str, pieces: &Pieces) -> Vec<String> {
     parts(span).into_iter().filter(|part| !is_made(part) && !with_numbers(part)).collect()
 }
 
-/// Returns whether a code span is a text: it has a space. Names, values and numbers have none.
+/// Returns whether a code span quotes a text. Such a span has a space, and is not a command.
 fn is_text(span: &str) -> bool {
     let is_command =
         ["qwed-mcp ", "cargo ", "sysctl ", "token ", "runs ", "audit ", "policy ", "{ \""]
@@ -236,7 +236,7 @@ fn each_text_of_the_reference_is_in_the_program() {
     assert_eq!(foreign.len(), FOREIGN.len(), "no longer on the page: all but {foreign:?}");
 }
 
-/// Returns true if a text of the page has all parts of a text of the program, in their order.
+/// Returns whether a text on the page has all parts of a text of the program, in the same order.
 fn has_in_order(span: &str, wanted: &[String]) -> bool {
     let mut rest = span;
     wanted.iter().map(|part| part.trim().trim_end_matches(['.', ':'])).all(|part| {
@@ -267,7 +267,7 @@ fn each_error_and_log_line_of_the_program_is_in_the_reference() {
     assert!(checked > 220, "{checked}");
 }
 
-/// Returns true if people read a literal, because it is within such an attribute or macro.
+/// Returns whether people read a literal, because it is within one of these attributes and macros.
 fn speaks(literal: &Literal) -> bool {
     let before = &literal.before;
     let start = SPEAKERS.iter().filter_map(|speaker| before.rfind(speaker)).max();

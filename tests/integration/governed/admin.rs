@@ -1,4 +1,4 @@
-//! What an admin is told: of a policy, of a token in a file, and by `doctor`.
+//! Tests the messages that an admin gets: about the policy, about a token in a file, and from `doctor`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -92,7 +92,7 @@ sha256            {}
         assert_eq!(stderr(&output), "");
     }
     let output = check(folder, &[path, "--format", "json"], None);
-    let told: Value = serde_json::from_str(stdout(&output)).unwrap();
+    let report: Value = serde_json::from_str(stdout(&output)).unwrap();
     let expected = json!({
         "tools": ["run_pytest"], "scripts_need_token": false, "workspace_root": root, "allowed_paths": [], "env_whitelist": [],
         "sandbox_enabled": true, "timeout_s": 300, "memory_limit_mb": 1024, "elapsed_ms_max": 5000,
@@ -100,8 +100,8 @@ sha256            {}
         "judge": { "tests": null, "list": null, "require": null, "control": false },
         "retention_days": 30, "total_mb_max": null, "checkpoint": null, "sha256": sha256,
     });
-    assert_eq!((&told["policy"], &told["usable"]), (&expected, &json!(true)));
-    assert_eq!((&told["mistakes"], &told["warnings"]), (&json!([]), &json!([])));
+    assert_eq!((&report["policy"], &report["usable"]), (&expected, &json!(true)));
+    assert_eq!((&report["mistakes"], &report["warnings"]), (&json!([]), &json!([])));
 }
 
 fn policy_check_warns_of_what_is_no_mistake_of_the_text() {
@@ -212,13 +212,13 @@ fn a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model() {
     fs::remove_file(&governed.policy).unwrap();
     refused(&mut server);
     let log = server.finish();
-    let told = format!(
+    let expected = format!(
         "governed calls are refused until the policy is fixed: {path}: the policy file cannot be \
          read: \
          No such file or directory"
     );
-    // At the start, and when it had been there again: not for each call.
-    assert_eq!(log.matches(&told).count(), 2, "{log}");
+    // Logged at the start, and when the policy disappears again, but not for each call.
+    assert_eq!(log.matches(&expected).count(), 2, "{log}");
 }
 
 fn a_path_of_the_policy_that_cannot_be_opened_is_named() {
@@ -260,7 +260,7 @@ fn doctor_knows_what_tests_need() {
         let server = governed.server().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", gate);
         server.command().arg("doctor").args(arguments).output().unwrap()
     };
-    // A gate that is shut is a choice where there are tests to run.
+    // If the policy permits test runs, a closed admin gate is a choice of the admin, and not an error.
     for gate in ["true", "false"] {
         let output = doctor(gate, &[]);
         let report = stdout(&output);
@@ -284,8 +284,8 @@ fn the_object_of_doctor_has_these_members_and_no_others() {
     let governed = Governed::new("ledger");
     let server = governed.server().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "false");
     let output = server.command().args(["doctor", "--format", "json"]).output().unwrap();
-    let mut told: Value = serde_json::from_str(stdout(&output)).unwrap();
-    redact_the_machine(&mut told);
+    let mut report: Value = serde_json::from_str(stdout(&output)).unwrap();
+    redact_the_machine(&mut report);
     let layers = [
         "namespaces",
         "file_tree",
@@ -337,10 +337,10 @@ fn the_object_of_doctor_has_these_members_and_no_others() {
         "control_groups": "…",
         "database": null,
     });
-    assert_eq!(told, expected);
+    assert_eq!(report, expected);
 }
 
-/// Puts `…` in place of what differs from machine to machine, once it is seen to be of its kind.
+/// Replaces values that differ between machines by `…`, after it has checked their type.
 fn redact_the_machine(told: &mut Value) {
     let version = |value: &Value| {
         value.as_str().is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()))
@@ -438,7 +438,7 @@ fn doctor_says_what_tests_lack() {
     assert!(told["data_folder"]["error"].is_string(), "{told}");
     assert!(!governed.data.exists(), "it is only looked at");
 
-    // Without a policy it is as it was.
+    // Without a policy, the report has no section about governance.
     let plain = governed.server().without("QWED_MCP_POLICY");
     let output = plain.command().args(["doctor", "--format", "json"]).output().unwrap();
     assert_eq!((output.status.code(), &object(&output)["governance"]), (Some(0), &json!(null)));
@@ -465,7 +465,7 @@ fn a_token_in_a_file_is_the_servers() {
     let file = governed.beside("token");
     fs::write(&file, format!("{}\n", governed.viewer)).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    // As secrets are mounted.
+    // Orchestrators mount secrets as symlinks.
     let link = governed.beside("link");
     symlink(&file, &link).unwrap();
     for path in [file, link] {
@@ -513,7 +513,7 @@ fn a_token_file_that_is_not_private_ends_the_server() {
     }
     ended("failed to read", false, &governed.beside("missing"));
     ended("is not a regular file", false, &governed.data);
-    // Where tests can read it.
+    // Tests could read this token, because it is in the workspace.
     let inside = governed.workspace.join("token");
     fs::write(&inside, &governed.user).unwrap();
     fs::set_permissions(&inside, fs::Permissions::from_mode(0o600)).unwrap();
@@ -529,7 +529,7 @@ fn a_token_file_that_is_not_private_ends_the_server() {
         ended("belongs to user 4321", false, &file);
     }
 
-    // Without a policy there is nobody to read it.
+    // Without a policy, the server does not read the token file.
     let plain = governed.server().without("QWED_MCP_POLICY");
     plain.variable("QWED_MCP_AUTH_TOKEN_FILE", "/nonexistent").connect().finish();
 }

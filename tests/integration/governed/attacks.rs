@@ -1,4 +1,4 @@
-//! Ways out of a run: each works without the sandbox, and none within.
+//! Attacks of tests on the machine. Each succeeds without the sandbox and fails inside of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ tests! {
         every_way_out_works_without_a_sandbox_and_none_within;
 }
 
-/// What each attack ends with, in a sandbox with all layers.
+/// The expected error of each attack, in a sandbox with all layers.
 const DENIED: [(&str, &[&str]); 43] = [
     ("read_store", NOT_THERE),
     ("read_store_by_sqlite", &["unable to open database file"]),
@@ -75,7 +75,7 @@ const NOT_THERE_OR_READ_ONLY: &[&str] =
 const REFUSED: &[&str] =
     &["Operation not permitted", "Permission denied", "Function not implemented"];
 
-/// Everything that there is to be had.
+/// The targets of the attacks that must stay open or alive.
 struct Targets {
     _tcp: TcpListener,
     _sockets: [UnixListener; 2],
@@ -94,7 +94,7 @@ fn targets(governed: &Governed, server: &mut McpProcess) -> Targets {
     fs::write(&outside, "outside").unwrap();
     fs::write(governed.beside("token.txt"), &governed.admin).unwrap();
     std::os::unix::fs::symlink(&outside, governed.workspace.join("link_to_outside")).unwrap();
-    // Of another run.
+    // Creates a file of another run as a target.
     fs::write(governed.workspace.join("test_other.py"), "def test_other(): pass").unwrap();
     fs::write(governed.workspace.join("targets.json"), "{}").unwrap();
     let other = run_id(&run_pytest(server, &governed.admin, "test_other.py"));
@@ -128,7 +128,7 @@ fn targets(governed: &Governed, server: &mut McpProcess) -> Targets {
     Targets { _tcp: tcp, _sockets: sockets, victim }
 }
 
-/// The failed tests of an evidence, by name.
+/// Returns the messages of the failed tests in the evidence, by test name.
 fn failures(evidence: &Value) -> BTreeMap<String, String> {
     let failures = evidence["summary"]["failures"].as_array().unwrap().iter();
     failures
@@ -163,7 +163,7 @@ fn every_way_out_works_without_a_sandbox_and_none_within() {
         about["summary"]["failed"].as_u64().unwrap() + about["summary"]["passed"].as_u64().unwrap();
     assert_eq!(usize::try_from(attacks).unwrap(), DENIED.len(), "{}", text(&reply));
 
-    // Nothing goes on after the run.
+    // No process continues after the run.
     let files = governed.data.join("artifacts").join(&id).join("files");
     for beat in ["beat_fork", "beat_popen", "beat_thread"] {
         let read = || fs::read_to_string(files.join(beat)).unwrap();
@@ -172,7 +172,7 @@ fn every_way_out_works_without_a_sandbox_and_none_within() {
         std::thread::sleep(Duration::from_millis(300));
         assert_eq!(read(), last, "{beat} goes on");
     }
-    // What it left is readable only as what it is.
+    // Artifacts that are not regular files cannot be read.
     for path in ["files/symbolic_link", "files/pipe", "files/socket", "files/hard_link"] {
         let arguments = json!({ "run_id": id, "path": path });
         let reply = call_as(&mut server, &governed.admin, "get_artifact_content", arguments);
@@ -184,7 +184,7 @@ fn every_way_out_works_without_a_sandbox_and_none_within() {
     governed.verify_audit();
 }
 
-/// Without namespaces the files are where they are, and Landlock alone keeps tests from them.
+/// Without namespaces, tests see the machine's file tree. Only Landlock denies them access.
 fn nothing_gets_out_at_tier_2_either() {
     let governed = Governed::new("attacks");
     governed.give_away();
@@ -204,7 +204,7 @@ fn nothing_gets_out_at_tier_2_either() {
         .map(|(name, _)| *name)
         .collect();
     assert_eq!(through, [""; 0]);
-    // Here they write to the machine's own folder: nothing goes on after the run.
+    // At tier 2, tests write directly to the folder of artifacts. No process continues after the run.
     let files = governed.data.join("artifacts").join(run_id(&reply)).join("files");
     for beat in ["beat_fork", "beat_popen", "beat_thread"] {
         let last = fs::read_to_string(files.join(beat)).unwrap();
@@ -214,9 +214,9 @@ fn nothing_gets_out_at_tier_2_either() {
     server.finish();
 }
 
-/// The positive control: the same tests, bare. All of them pass.
+/// The positive control: without a sandbox, all of the same tests pass.
 fn works_without_a_sandbox(workspace: &Path) {
-    // Not by a pipe: what outlives the run holds it open.
+    // Processes that outlive the run would keep a pipe open.
     let log = workspace.parent().unwrap().join("control.txt");
     let status = Command::new(python())
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "test_attacks.py"])
@@ -226,13 +226,13 @@ fn works_without_a_sandbox(workspace: &Path) {
     assert!(status.is_ok());
     let text = fs::read_to_string(log).unwrap();
     assert!(text.contains(&format!("{} passed", DENIED.len())), "{text}");
-    // They go on for a while: that is what they are to show.
+    // The control must show that detached processes outlive the run.
     let beat = workspace.parent().unwrap().join("control/files/beat_fork");
     let last = fs::read_to_string(&beat).unwrap();
     let goes_on = || fs::read_to_string(&beat).unwrap() != last;
     assert!(eventually(Duration::from_secs(10), goes_on).is_some(), "the control does not go on");
     let folder = workspace.parent().unwrap().join("control/files");
     let _ = Command::new("pkill").args(["-f", folder.to_str().unwrap()]).status();
-    // The forked one has no such argument; it ends when its folder is gone.
+    // `pkill` does not match the forked process. It exits when its folder is removed.
     fs::remove_dir_all(folder).unwrap();
 }

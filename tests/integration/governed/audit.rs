@@ -1,4 +1,4 @@
-//! The audit log under load and under SIGKILL, and scripts in it.
+//! Tests the audit log under load and after SIGKILL, and its rows about scripts.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -26,13 +26,12 @@ tests! {
 
 const TEST: &str = "tests/test_ledger.py::test_overdrawn";
 
-/// The run ids of the rows with this event.
 fn runs_with(rows: &[Value], event: &str) -> BTreeSet<String> {
     let of_event = rows.iter().filter(|row| row["event"] == event);
     of_event.map(|row| row["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// As many calls as may be in flight, and a few for what else is asked.
+/// The number of concurrent calls, a little below the limit, so that other requests are accepted.
 const IN_FLIGHT: usize = 250;
 
 fn two_servers_share_the_store_under_load() {
@@ -54,14 +53,14 @@ fn two_servers_share_the_store_under_load() {
         }
     });
     let calls = 2 * ROUNDS * IN_FLIGHT;
-    let told = governed.verify_audit();
-    // And one for each token.
-    assert_eq!(told["rows"], calls + 3, "{told}");
+    let report = governed.verify_audit();
+    // The log also has one row for each of the three tokens.
+    assert_eq!(report["rows"], calls + 3, "{report}");
     let rows = governed.audit_rows();
     assert_eq!(runs_with(&rows, "MCP_TOOL_CALL").len(), calls, "each has a run id of its own");
 }
 
-/// Makes so many calls before the first is answered; the replies.
+/// Sends all calls before it reads the first reply. Returns the replies.
 fn all_at_once(server: &mut McpProcess, params: &Value) -> Vec<Value> {
     let ids: Vec<i64> =
         (0..IN_FLIGHT).map(|_| server.start_request("tools/call", params)).collect();
@@ -103,7 +102,7 @@ fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrup
                 let governed = &governed;
                 scope.spawn(move || {
                     let mut answered = Vec::new();
-                    // How long it takes here and now, with the others at work.
+                    // The duration of an undisturbed call at the current load. The first call measures it.
                     let mut whole = Duration::from_secs(10);
                     for run in 0..=RUNS {
                         let mut server = governed.connect();
@@ -111,7 +110,7 @@ fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrup
                         let params = params(&governed.user, "run_pytest", &arguments);
                         let started = Instant::now();
                         let id = server.start_request("tools/call", &params);
-                        // From before anything is done to after the reply.
+                        // The delays range from zero to more than the duration of a call.
                         let delay = whole * ((run * 37 + number * 13) % RUNS) / RUNS * 5 / 4;
                         let delay = if run == 0 { whole } else { delay };
                         let reply = server.next_message(delay).filter(|reply| reply["id"] == id);
@@ -129,17 +128,17 @@ fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrup
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
 
-    let told = governed.verify_audit();
+    let report = governed.verify_audit();
     let rows = governed.audit_rows();
     let (started, finished) = (runs_with(&rows, "TOOL_STARTED"), runs_with(&rows, "TOOL_FINISHED"));
-    assert!(started.len() > 20 && finished.is_subset(&started), "{told}");
-    // Whoever was told has it in the log.
+    assert!(started.len() > 20 && finished.is_subset(&started), "{report}");
+    // If a run was answered, the log has its end.
     assert!(answered.iter().all(|id| finished.contains(id)), "a run that was told is not finished");
     let interrupted: BTreeSet<_> = started.difference(&finished).cloned().collect();
-    assert!(!interrupted.is_empty() && !finished.is_empty(), "{told}");
-    assert_eq!(told["unfinished"]["count"], json!(interrupted.len()), "{told}");
+    assert!(!interrupted.is_empty() && !finished.is_empty(), "{report}");
+    assert_eq!(report["unfinished"]["count"], json!(interrupted.len()), "{report}");
 
-    // The next server shows them, and works.
+    // The next server reports the interrupted runs, and works.
     let mut server = governed.connect();
     let reply = run_pytest(&mut server, &governed.user, TEST);
     assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
@@ -202,7 +201,7 @@ fn scripts_are_audited_too() {
     };
     assert_eq!(details(7)["exit_code"], 3);
     assert_eq!(details(4)["error_code"], "QWED-MCP-RISK-005");
-    // What was run is not told, only its hash.
+    // The log has only the hash of the script, and not its text.
     assert!(!json!(rows).to_string().contains("SystemExit"));
     governed.verify_audit();
 }
@@ -258,16 +257,16 @@ def test_it():
     let waiting: BTreeSet<String> =
         rows().map(|row| row["run_id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(governed.verify_audit()["unfinished"]["count"], 3);
-    // One of them gets its turn, and is written down to its end as every run is.
+    // When a waiting call gets its turn, the audit log records its start and end as for any run.
     server.cancel(first);
     let started =
         || runs_with(&governed.audit_rows(), "TOOL_STARTED").intersection(&waiting).count();
     assert!(eventually(Duration::from_secs(20), || started() == 1).is_some());
     server.signal("KILL");
     server.wait_for_exit(Duration::from_secs(5));
-    let told = governed.verify_audit();
-    assert_eq!(told["unfinished"]["count"], 2, "{told}");
-    let unfinished = told["unfinished"]["runs"].as_array().unwrap().iter();
+    let report = governed.verify_audit();
+    assert_eq!(report["unfinished"]["count"], 2, "{report}");
+    let unfinished = report["unfinished"]["runs"].as_array().unwrap().iter();
     let unfinished: BTreeSet<String> =
         unfinished.map(|run| run.as_str().unwrap().to_owned()).collect();
     assert_eq!(unfinished, waiting, "killed while it ran, and while it waited");
@@ -279,7 +278,7 @@ fn what_cannot_be_written_down_is_not_done() {
     std::fs::write(&marker, "def test_it(): pass").unwrap();
     let mut server = governed.connect();
     assert!(!server.execute("print(1)").is_error);
-    // Somebody drops the table.
+    // The table disappears while the server runs.
     let dropped =
         governed.sqlite("DROP TRIGGER IF EXISTS audit_no_delete; ALTER TABLE audit RENAME TO gone");
     assert!(dropped.status.success(), "{dropped:?}");
@@ -306,7 +305,7 @@ fn a_store_that_was_replaced_is_not_written_to() {
     replies(&mut server);
     std::fs::copy(governed.data.join("moved.db"), &database).unwrap();
     replies(&mut server);
-    // Put back, it is the one that is open.
+    // After the rename, the path leads to the database that the server has open.
     std::fs::rename(governed.data.join("moved.db"), &database).unwrap();
     assert!(!server.execute("print(1)").is_error);
     server.finish();

@@ -1,5 +1,5 @@
-//! What a run left, after the run: whether it is still that, how long it is kept, and what an admin
-//! sees of it without a client.
+//! Tests the files of past runs: their integrity, their retention, and the commands with which an admin inspects
+//! them.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Governed {
         self.data.join("artifacts").join(run_id).join(path)
     }
 
-    /// A run that passes, and is some days old.
+    /// Runs a passing test, and makes its files some days old.
     fn old_run(&self, server: &mut McpProcess, days: u32) -> String {
         let reply = run_pytest(server, &self.user, "tests/test_ledger.py::test_overdrawn");
         let id = run_id(&reply);
@@ -40,14 +40,13 @@ impl Governed {
         id
     }
 
-    /// Runs one of our commands under the policy.
     fn command_with_policy(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(binary());
         command.args(arguments).env_clear().env("QWED_MCP_DATA_DIR", &self.data);
         command.env("QWED_MCP_POLICY", &self.policy).output().unwrap()
     }
 
-    /// What `audit verify --artifacts` says, and its exit code.
+    /// Returns the report of `audit verify --artifacts`, and the exit code.
     fn verify_artifacts(&self) -> (Value, Option<i32>) {
         let verified = self.command(&["audit", "verify", "--artifacts", "--format", "json"]);
         let document: Value = serde_json::from_slice(&verified.stdout).unwrap();
@@ -71,7 +70,7 @@ fn evidence_tells_what_the_run_was_made_with() {
     assert!(about["python"]["program"].as_str().unwrap().starts_with('/'), "{about}");
     assert_eq!(about["server_version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(about["policy_sha256"], sha256(&fs::read(&governed.policy).unwrap()));
-    // The second of three.
+    // The caller's token is the second of three tokens.
     assert_eq!(about["token"], "2");
 
     let rows = governed.audit_rows();
@@ -84,7 +83,7 @@ fn evidence_tells_what_the_run_was_made_with() {
     let end = row("TOOL_FINISHED", "run_pytest");
     let written = fs::read(governed.artifact(&id, "evidence.json")).unwrap();
     assert_eq!(details(end)["evidence_sha256"], sha256(&written));
-    // A call that reads says what.
+    // The row of a call that reads has the id of the read run.
     assert_eq!(details(row("MCP_TOOL_CALL", "get_evidence"))["read_run"], id);
 }
 
@@ -107,13 +106,13 @@ fn what_was_changed_after_the_run_is_not_served() {
     let changed = "stdout.txt does not match the run: it was changed. It is not served";
     assert_refused(&reply, -32603, "ARTIFACT_CHANGED", changed);
     assert!(!reply.to_string().contains("passed"), "{reply}");
-    // The others are what they were.
+    // The other files are unchanged, so they are still served.
     let reply = call_as(&mut server, &governed.viewer, tool, content_call("files/junit.xml"));
     assert!(text(&reply).contains("<testsuite"), "{reply}");
     let (found, code) = governed.verify_artifacts();
     let difference = json!([{ "run_id": id, "path": "stdout.txt", "change": "changed" }]);
     assert_eq!((&found["differences"], code), (&difference, Some(1)));
-    // Without a look at the artifacts all is well.
+    // Without `--artifacts`, the command does not check files, so it succeeds.
     governed.verify_audit();
 
     let file = governed.artifact(&id, "evidence.json");
@@ -149,7 +148,7 @@ fn a_server_removes_old_runs_when_it_starts() {
     let old: Vec<String> = (40..43).map(|days| governed.old_run(&mut server, days)).collect();
     let new = governed.old_run(&mut server, 1);
     server.finish();
-    // A clean-up that was broken off.
+    // The server was killed while it removed this folder.
     let broken_off = governed.data.join(format!("artifacts/.removing-{}", old[0]));
     fs::rename(governed.artifact(&old[0], ""), &broken_off).unwrap();
     governed.write_policy("[artifacts]\nretention_days = 30\n");

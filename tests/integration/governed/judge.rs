@@ -1,6 +1,7 @@
-//! Who judges the tests: what code under test can do to the result at each level, and which suites each level takes.
+//! Tests the judge of tests. At each level, these tests check that attacks of code under test fail, and that the
+//! level accepts certain test suites.
 //!
-//! Each attack is code under test that is wrong, and a plain pytest passes it. The first test of this file shows that.
+//! Each attack is code under test that is wrong. The first test of this file shows that plain pytest passes it.
 
 use std::fs;
 use std::path::Path;
@@ -54,29 +55,30 @@ def test_add_negative():
     assert add(-1, -1) == -2
 ";
 
-/// Code under test that is right.
+/// Correct code under test.
 const RIGHT: &str = "def add(a, b):\n    return a + b\n";
 
-/// Code under test that is wrong, behind everything else in its file.
+/// Wrong code under test. It is appended to the file, so it replaces earlier definitions.
 const WRONG: &str = "\n\ndef add(a, b):\n    return a - b\n";
 
-/// Where an attack is, and so the least that a judge has to have.
+/// The location of an attack. It determines the level that a judge needs at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the tests, their configuration or a `conftest.py`, which the admin's own replace.
+    /// In the tests, their configuration or a `conftest.py`. The admin's files replace all of these.
     Tests,
-    /// In the code under test, which has to run in a process of its own.
+    /// In the code under test. It must run in its own process.
     Code,
 }
 
-/// An attack: what it does, where, and its files.
+/// An attack: a description, its location and its files.
 struct Attack {
     what: &'static str,
     place: Place,
     files: &'static [(&'static str, &'static str)],
 }
 
-/// The attacks. A file `calc.py` stands before [`WRONG`]; without one, the code is [`WRONG`] alone.
+/// The attacks. The content of their file `calc.py` precedes [`WRONG`]. Without this file, the code is [`WRONG`]
+/// alone.
 const ATTACKS: [Attack; 19] = [
     Attack {
         what: "a hook says that every test passed",
@@ -233,7 +235,6 @@ const ATTACKS: [Attack; 19] = [
 ];
 
 impl Attack {
-    /// Writes the workspace of the attack.
     fn write(&self, workspace: &Path) {
         clear(workspace);
         fs::write(workspace.join("test_calc.py"), TESTS).unwrap();
@@ -249,7 +250,7 @@ impl Attack {
         }
     }
 
-    /// Returns the wrong function, which uses what the attack has defined.
+    /// Returns a wrong function that uses the definitions of the attack.
     fn wrong(&self) -> &'static str {
         match self.what {
             "the result equals everything" => "def add(a, b): return Any(a - b)\n",
@@ -264,7 +265,7 @@ impl Attack {
     }
 }
 
-/// Makes a workspace, and the admin's tests with their list, which are recorded with code that is right.
+/// A workspace, and the admin's tests with their list. The list was recorded with correct code.
 struct Judged {
     governed: Governed,
 }
@@ -365,7 +366,7 @@ fn nothing_passes_of_which_no_test_passed() {
         assert_eq!(text(&reply).lines().next(), Some(status_line), "{reply}");
         assert_eq!(reply["result"]["isError"], false, "{reply}");
     }
-    // Some tests passed: the first line has the others.
+    // If some tests passed, the first line also counts the other tests.
     for (name, content, expected) in [
         ("test_more.py", "import pytest\n@pytest.mark.skip\ndef test_it(): pass\n", "1 skipped"),
         ("conftest.py", "collect_ignore = ['test_more.py']\n", "1 uncollected"),
@@ -397,7 +398,7 @@ fn plugins_and_compiled_files_of_the_workspace_are_not_used() {
         fs::write(workspace.join("quiet.py"), PLUGIN).unwrap();
     };
     let compile = |source: &str| {
-        // A compiled file that is used whatever the source is (PEP 552).
+        // Python uses this compiled file even if the source has changed (PEP 552).
         fs::write(workspace.join("calc.py"), source).unwrap();
         let program = "import py_compile\npy_compile.compile('calc.py', invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)";
         let done =
@@ -458,7 +459,7 @@ fn a_level_without_the_admins_tests_is_a_mistake_of_the_policy() {
         assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: line ");
         assert!(reply["error"]["message"].as_str().unwrap().ends_with(why), "{reply}");
     }
-    // Tests that the code under test could change.
+    // The code under test could change tests in the workspace.
     let inside = governed.workspace.join("tests");
     fs::create_dir(&inside).unwrap();
     let list = quoted(&governed.beside("list.json"));
@@ -487,7 +488,7 @@ fn no_attack_on_the_tests_passes_at_the_pinned_level() {
     }
 }
 
-/// Writes the reports of a run that passed, and ends the process.
+/// Ways to write the reports of a passed run and to end the process.
 const FORGERIES: [(&str, &str); 4] = [
     ("at the end", "import atexit\natexit.register(forge)\natexit.register(os._exit, 0)\n"),
     ("at once", "forge()\nos._exit(0)\n"),
@@ -543,7 +544,7 @@ fn a_pinned_run_has_passed_only_if_every_listed_test_has() {
     assert!(text(&reply).contains(&format!("\nNot passed: {why}.\n")), "{reply}");
     let verification = &reply["result"]["_meta"]["qwed.ai/verification"];
     assert_eq!(verification["outcome"], "inconclusive", "{reply}");
-    // A part of the tests is not all of them.
+    // A run of some tests does not count as a pass of all tests.
     fs::write(workspace.join("calc.py"), RIGHT).unwrap();
     for arguments in [
         json!({ "test_path": "test_calc.py::test_add" }),
@@ -593,7 +594,8 @@ fn an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests() {
         "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n";
     let judged = Judged::new();
     let workspace = &judged.governed.workspace;
-    // An interpreter with the packages of the other, and with the workspace installed as `pip install --editable` does.
+    // This environment has the packages of the tests' environment. The workspace is installed in it, as `pip install
+    // --editable` does it.
     let venv = judged.governed.beside("venv");
     let made =
         Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(&venv).output().unwrap();
@@ -612,7 +614,7 @@ fn an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests() {
     fs::write(info.join("METADATA"), "Metadata-Version: 2.1\nName: proj\nVersion: 1.0\n").unwrap();
     fs::write(info.join("entry_points.txt"), "[pytest11]\nproj = projplugin\n").unwrap();
     fs::write(judged.tests().join("test_calc.py"), TESTS).unwrap();
-    // pytest loads modules whose assertions it rewrites by itself.
+    // pytest's own import hook loads modules whose assertions pytest rewrites.
     let rewrite = "import pytest\npytest.register_assert_rewrite('calc')\n";
     fs::write(judged.tests().join("conftest.py"), rewrite).unwrap();
     let server = || judged.governed.server().variable("QWED_MCP_PYTHON", program.to_str().unwrap());
@@ -620,7 +622,8 @@ fn an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests() {
         fs::write(workspace.join("calc.py"), code).unwrap();
         fs::write(workspace.join("projplugin.py"), plugin).unwrap();
     };
-    // At the level pinned, code under test may change pytest in its own process. A plugin would be in the observer.
+    // At both levels, the plugin must not be loaded. Only the level isolated protects against code under test that
+    // changes pytest.
     for (level, code) in [("pinned", WRONG.to_owned()), ("isolated", format!("{NO_TEST}{WRONG}"))] {
         write(RIGHT, "");
         judged.require(level, "");
@@ -659,7 +662,7 @@ fn only_tests_that_pass_are_recorded() {
         assert!(printed.contains("not every test passed, so nothing was recorded"), "{printed}");
         assert!(!list.exists(), "{tests}");
     }
-    // Tests of something else, such as an installed copy of the code.
+    // These tests do not test the workspace, but for example an installed copy of the code.
     fs::write(
         judged.tests().join("test_calc.py"),
         "import json\ndef test(): assert json.loads('1') == 1\n",
@@ -700,18 +703,18 @@ fn no_attack_passes_at_the_isolated_level() {
     }
 }
 
-/// An attack on a certain test: the level, the test, the right code, and the wrong code.
+/// An attack on particular tests: the level, the tests, the correct code and the wrong code.
 struct Case {
     what: &'static str,
     level: &'static str,
     tests: &'static [(&'static str, &'static str)],
     right: &'static str,
     wrong: &'static str,
-    /// Other files of the workspace with the wrong code.
+    /// Other files that are in the workspace with the wrong code.
     beside: &'static [(&'static str, &'static str)],
 }
 
-/// A test, code that is right, and code that must not pass at the level isolated. The code is in the module `calc`.
+/// A test, correct code, and code that must not pass at the level isolated. The code is in the module `calc`.
 struct Answer {
     what: &'static str,
     test: &'static str,
@@ -719,13 +722,13 @@ struct Answer {
     wrong: &'static str,
 }
 
-/// Tests of which the code under test can have one skipped.
+/// Tests. The code under test can skip one.
 const SKIPS_BY_THE_CODE: &[(&str, &str)] = &[(
     "test_a.py",
     "import calc, pytest\ndef test_a(): assert calc.add(2, 3) == 5\n@pytest.mark.skipif(not calc.HAS, reason='no')\ndef test_b(): assert calc.add(1, 1) == 2\n",
 )];
 
-/// Forges the reports of all tests, and closes their folder.
+/// Forges the reports of all tests, and makes their folder read-only.
 const FORGE_AND_CLOSE: &str = "import json, os, sys
 F = os.environ['QWED_ARTIFACTS']
 n = 2
@@ -740,7 +743,7 @@ HAS = False
 def add(a, b): return a + b
 ";
 
-/// Leaves compiled files of other tests where pytest once looked for them.
+/// Writes compiled tests that always pass to a folder where pytest once searched for them.
 const COMPILED: &str = "import glob, importlib.util, marshal, os, pytest, sys
 d = os.environ['TMPDIR'] + '/compiled'
 os.makedirs(d, exist_ok=True)
@@ -750,7 +753,7 @@ for f in glob.glob(sys.modules['__main__'].TESTS + '/test_*.py'):
 def add(a, b): return 6
 ";
 
-/// Reports the test of another file, which skips itself.
+/// Reports that a test in another file has passed, although that test skips itself.
 const OTHER_FILE: &str = "import os, stat
 for d in range(3, 64):
     try:
@@ -760,7 +763,7 @@ for d in range(3, 64):
 def add(a, b): return a + b
 ";
 
-/// The workspace has modules with the names of the tests' helpers.
+/// Returns a case in which the workspace has modules with the names of the tests' helpers.
 const fn other_helpers(what: &'static str, level: &'static str) -> Case {
     Case {
         what,
@@ -1265,7 +1268,7 @@ const ANSWERS: &[Answer] = &[
     },
 ];
 
-/// Other right code, which answers as the recorded code in all that matters.
+/// Different correct code. Its answers are equal in all relevant properties.
 const ALIKE: &[Answer] = &[
     Answer {
         what: "iterators of other types",
@@ -1301,7 +1304,7 @@ fn every_answer_of_another_kind_fails_its_test() {
     let has_passed = |name: &str| passed.iter().any(|it| it == name);
     for (number, answer) in ANSWERS.iter().enumerate() {
         assert!(!has_passed(&format!("test_{number}.py::test_a")), "{}: {evidence}", answer.what);
-        // The other test of a file expects what the wrong code answers.
+        // The second test in a file expects the answer of the wrong code.
         let has_other = answer.test.contains("def test_b");
         assert_eq!(has_passed(&format!("test_{number}.py::test_b")), has_other, "{}", answer.what);
     }
@@ -1312,7 +1315,7 @@ fn other_right_code_passes() {
     assert!(text(&reply).starts_with("Status: passed, exit code 0, judged: isolated\n"), "{reply}");
 }
 
-/// Records a list with the right code of all answers, and then judges their other code.
+/// Records a list with the correct code of all answers. Then judges their other code.
 fn judged_after_a_change(answers: &[Answer]) -> (McpProcess, Judged, Value) {
     let judged = Judged::new();
     // Each test has its own file and its own module.
@@ -1433,8 +1436,8 @@ fn plain_data_objects_and_exceptions_cross_between_the_processes() {
 }
 
 fn a_control_changes_no_outcome() {
-    // With its assertion turned round, the first test never ends, the second raises in a `with` block of the code, and the
-    // third uses more memory and output than a run may. Another one tells the observer that a skipped test has passed.
+    // The control inverts the assertions of the tests. Then the first test never ends, the second raises an error in
+    // a `with` block of the code under test, and the third exceeds the limits on memory and output.
     let endless = "import calc\ndef test_a():\n    while True:\n        try:\n            assert calc.add(2, 3) == 5\n            break\n        except AssertionError: pass\n";
     let within = "import calc\ndef test_b():\n    with calc.Open() as it: assert it.n == 3\n";
     let greedy = "import calc, os\ndef test_m():\n    try: assert calc.add(2, 3) == 5\n    except AssertionError:\n        os.write(1, b'x' * 20_000_000)\n        data = bytearray(1100 << 20)\n        raise\n";
@@ -1453,7 +1456,7 @@ fn a_control_changes_no_outcome() {
         assert!(text(&reply).starts_with(&passed), "{level}: {reply}");
         assert!(text(&reply).contains("3 of 3 tests failed as they should"), "{level}: {reply}");
     }
-    // The process of a control forges the outcome of a test that did not run.
+    // During the control, the code under test forges the outcome of a test that did not run.
     let skips = "import calc, pytest\nif not hasattr(calc, 'more'): pytest.skip('no', allow_module_level=True)\ndef test_c(): assert calc.more() == 1\n";
     fs::write(judged.tests().join("test_c.py"), skips).unwrap();
     let calc = judged.governed.workspace.join("calc.py");
@@ -1521,7 +1524,7 @@ fn tests_that_always_pass_are_found_by_the_control() {
     let reply = judged.run(&mut server);
     let control = "Control, with the assertions turned round: 2 of 3 tests failed as they should";
     assert!(status(&reply) == "passed" && text(&reply).contains(control), "{reply}");
-    // A result that equals everything fails no test, in whatever way it is turned.
+    // If a result equals everything, no test fails, even with inverted assertions.
     let attack = ATTACKS.into_iter().find(|attack| attack.what == "the result equals everything");
     attack.unwrap().write(&judged.governed.workspace);
     let reply = judged.run(&mut server);

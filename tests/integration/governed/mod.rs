@@ -1,4 +1,4 @@
-//! The governed tools over the real binary: who may call, what a run leaves, and what it cannot do.
+//! Tests the governed tools with the real binary.
 
 mod admin;
 mod attacks;
@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 
 use crate::harness::{McpProcess, ServerBuilder, Test, binary, python, root};
 
-/// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [
         admin::tests(),
@@ -40,7 +39,7 @@ pub(crate) fn tests() -> Vec<Test> {
     parts.into_iter().flatten().collect()
 }
 
-/// The user of a server that is no root's.
+/// The UID of a server that does not run as root.
 pub(crate) const ORDINARY_USER: u32 = 4321;
 
 /// A workspace, a policy, a data folder and a token for each role.
@@ -52,17 +51,17 @@ pub(crate) struct Governed {
     pub(crate) admin: String,
     pub(crate) user: String,
     pub(crate) viewer: String,
-    /// The database that servers share; none where each has its own store.
+    /// The URL of the database that servers share, or `None` if each server has its own store.
     store: Option<String>,
 }
 
 impl Governed {
-    /// With a copy of this project of `tests/projects` as the workspace.
+    /// Creates a workspace that is a copy of this project in `tests/projects`.
     pub(crate) fn new(project: &str) -> Self {
         Self::sharing(project, None)
     }
 
-    /// The same, with the database that is shared.
+    /// Like [`Self::new`], with a shared database.
     pub(crate) fn sharing(project: &str, store: Option<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let workspace = folder.path().join("workspace");
@@ -70,7 +69,7 @@ impl Governed {
         Self::of(folder, workspace, store)
     }
 
-    /// With this workspace, which is in `folder`.
+    /// Uses this workspace, which is below `folder`.
     pub(crate) fn of_workspace(folder: tempfile::TempDir, workspace: PathBuf) -> Self {
         Self::of(folder, workspace, None)
     }
@@ -88,7 +87,7 @@ impl Governed {
         governed
     }
 
-    /// A policy that allows what is to be allowed, and `sections` behind it.
+    /// Writes a policy with these sections. By default, the policy allows `run_pytest` in the workspace.
     pub(crate) fn write_policy(&self, sections: &str) {
         let has = |section: &str| sections.contains(&format!("[{section}]"));
         let mut text = String::new();
@@ -102,14 +101,13 @@ impl Governed {
         fs::write(&self.policy, text).unwrap();
     }
 
-    /// A new token.
     pub(crate) fn token(&self, user: &str, role: &str) -> String {
         let output = self.command(&["token", "create", "--user", user, "--role", role]);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Runs one of our commands on this data folder.
+    /// Runs a command of the program with this data folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Output {
         Command::new(binary())
             .args(arguments)
@@ -120,13 +118,13 @@ impl Governed {
             .unwrap()
     }
 
-    /// The same with the interpreter of the tests.
+    /// Like [`Self::command`], with the interpreter of the tests.
     pub(crate) fn command_with_python(&self, arguments: &[&str]) -> Output {
         let mut command = self.server().command();
         command.env_remove("QWED_MCP_POLICY").args(arguments).output().unwrap()
     }
 
-    /// The rows of the audit log, but those about tokens.
+    /// Returns the rows of the audit log, except for rows about tokens.
     pub(crate) fn audit_rows(&self) -> Vec<Value> {
         let output = self.command(&["audit", "export", "--format", "json"]);
         assert!(output.status.success(), "{output:?}");
@@ -135,7 +133,7 @@ impl Governed {
         rows.filter(|row: &Value| row["tool"] != "qwed-mcp token").collect()
     }
 
-    /// The log is whole; what `audit verify` says.
+    /// Asserts that the audit log is intact. Returns the report of `audit verify`.
     #[track_caller]
     pub(crate) fn verify_audit(&self) -> Value {
         let output = self.command(&["audit", "verify", "--format", "json"]);
@@ -144,7 +142,7 @@ impl Governed {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// A server with this policy and this data folder.
+    /// Returns a server with this policy and this data folder.
     pub(crate) fn server(&self) -> ServerBuilder {
         let server = ServerBuilder::new()
             .variable("QWED_MCP_POLICY", self.policy.to_str().unwrap())
@@ -159,7 +157,7 @@ impl Governed {
         self.server().connect()
     }
 
-    /// Does something to the store that only somebody with a shell can do.
+    /// Executes SQL statements on the store, as a user with a shell could.
     pub(crate) fn sqlite(&self, statements: &str) -> Output {
         let program =
             "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
@@ -167,20 +165,20 @@ impl Governed {
         Command::new(python()).args(["-c", program]).arg(store).arg(statements).output().unwrap()
     }
 
-    /// Makes everything the ordinary user's, which takes root.
+    /// Changes the owner of all files to the ordinary user. The tests must run as root.
     pub(crate) fn give_away(&self) {
         let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
         let given = Command::new("chown").args(["-hR", &owner]).arg(self.folder.path()).status();
         assert!(given.unwrap().success());
     }
 
-    /// A path beside the workspace.
+    /// Returns a path next to the workspace.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
 
-/// Calls a tool with this token, as an engineer's own client would; the whole reply.
+/// Calls a tool with this token in the message. Returns the whole reply.
 #[expect(clippy::needless_pass_by_value, reason = "what is passed is made for the call")]
 pub(crate) fn call_as(server: &mut McpProcess, token: &str, tool: &str, arguments: Value) -> Value {
     server.request("tools/call", &params(token, tool, &arguments))
@@ -190,18 +188,18 @@ pub(crate) fn params(token: &str, tool: &str, arguments: &Value) -> Value {
     json!({ "name": tool, "arguments": arguments, "auth": { "token": token } })
 }
 
-/// Runs the tests at `path`; the whole reply.
+/// Runs the tests at `path`. Returns the whole reply.
 pub(crate) fn run_pytest(server: &mut McpProcess, token: &str, path: &str) -> Value {
     call_as(server, token, "run_pytest", json!({ "test_path": path }))
 }
 
-/// The text of a result.
+/// Returns the first text of a result.
 #[track_caller]
 pub(crate) fn text(reply: &Value) -> &str {
     reply["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {reply}"))
 }
 
-/// The line with the counts of a run that has a result, which is behind its status.
+/// Returns the line with the counts of a run. It follows the line with the status.
 #[track_caller]
 pub(crate) fn counted(reply: &Value) -> &str {
     let mut lines = text(reply).lines();
@@ -210,7 +208,6 @@ pub(crate) fn counted(reply: &Value) -> &str {
     lines.next().unwrap_or_default()
 }
 
-/// The run id of a reply, whether it is a result or an error.
 #[track_caller]
 pub(crate) fn run_id(reply: &Value) -> String {
     let of_result = &reply["result"]["_meta"]["qwed.ai/run"]["run_id"];
@@ -219,14 +216,12 @@ pub(crate) fn run_id(reply: &Value) -> String {
     id.unwrap_or_else(|| panic!("no run id in {reply}")).to_owned()
 }
 
-/// The evidence of a run.
 #[track_caller]
 pub(crate) fn evidence(server: &mut McpProcess, token: &str, run_id: &str) -> Value {
     let reply = call_as(server, token, "get_evidence", json!({ "run_id": run_id }));
     serde_json::from_str(text(&reply)).unwrap()
 }
 
-/// The reply must be this error.
 #[track_caller]
 pub(crate) fn assert_refused(reply: &Value, code: i64, name: &str, message: &str) {
     let error = &reply["error"];
@@ -237,7 +232,7 @@ pub(crate) fn assert_refused(reply: &Value, code: i64, name: &str, message: &str
     run_id(reply);
 }
 
-/// The path as a text in quotes, as Python, TOML and JSON have it.
+/// Returns the path as a quoted string, which is valid in Python, TOML and JSON.
 pub(crate) fn quoted(path: &Path) -> String {
     json!(path.to_str().unwrap()).to_string()
 }

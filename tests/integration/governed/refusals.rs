@@ -1,4 +1,4 @@
-//! Contract 7, row by row: every refusal with its code, its name and its line in the audit log.
+//! Contract 7: every refusal, with its error code, its name and its row in the audit log.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ tests! {
         the_interpreter_is_asked_without_the_servers_secrets;
 }
 
-/// Tests of which each wants more than it gets.
+/// Tests that each exceed a limit.
 const TOO_MUCH: &str = "
 import os, pathlib, time
 
@@ -123,7 +123,6 @@ fn with_a_policy_there_are_four_more() {
     server.finish();
 }
 
-/// Each cell of the permission matrix.
 fn every_role_may_do_what_its_row_says() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -205,20 +204,20 @@ fn a_token_comes_with_the_call_or_in_its_meta_or_from_the_environment() {
     let (bob, eve) = (json!({ "token": governed.user }), json!({ "token": governed.viewer }));
     let (in_meta, no_meta) = (json!({ "qwed.ai/auth": bob }), json!({}));
     for (params, is_allowed) in [
-        // The server's own token is a viewer's.
+        // Without a token in the call, the server's own token applies. Its role is viewer.
         (call(json!(null), no_meta.clone()), false),
         (call(bob.clone(), no_meta.clone()), true),
         (call(json!(null), in_meta.clone()), true),
-        // The first one counts.
+        // `auth` takes precedence over `_meta`.
         (call(eve, in_meta.clone()), false),
         (call(bob, json!({ "qwed.ai/auth": { "token": "nonsense" } })), true),
-        // Not a valid one is not none.
+        // An invalid token is refused, even if another token is valid.
         (call(json!({ "token": "nonsense" }), in_meta), false),
     ] {
         let reply = server.request("tools/call", &params);
         assert_eq!(reply["result"].is_object(), is_allowed, "{params}: {reply}");
     }
-    // At no level of the log, not in the audit log, not in what a test can see.
+    // Tokens must not appear in the log at any level, in the audit log, or in the environment of a test.
     let log = server.finish();
     assert!(log.contains("governed call"), "the log is on");
     let data = fs::read(governed.data.join("governance.db")).unwrap();
@@ -255,7 +254,7 @@ fn the_policy_decides_and_is_read_again_when_it_changes() {
         "POLICY_BLOCKED",
         "Tool blocked by policy: the policy file",
     );
-    // What only reads is not done under a broken policy either.
+    // Under a broken policy, calls that only read are refused too.
     let reply = call_as(&mut server, &governed.viewer, "list_artifacts", json!({}));
     assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: the policy file");
     server.finish();
@@ -285,7 +284,7 @@ fn nothing_runs_without_a_sandbox() {
             "Sandbox violation: Scripts cannot run: new namespaces",
         ),
     ] {
-        // One that every user can start: at tier 1 that is nobody, where the server is root.
+        // Use an interpreter that every user can start, because a root server runs scripts at tier 1 as `nobody`.
         let server = governed.server().variable("QWED_MCP_SANDBOX", mode);
         let server = server.variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap());
         let mut server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks).connect();
@@ -303,7 +302,7 @@ fn a_budget_ends_a_call_before_or_while_it_runs() {
     let reply = run_pytest(&mut server, &governed.admin, "tests");
     assert_refused(&reply, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
     assert_eq!(reply["error"]["data"]["exceeded"], "attempts_total");
-    // Nothing has begun, and whoever looks for its evidence is told.
+    // The run has not started, so a request for its evidence is refused with the reason.
     let id = json!({ "run_id": run_id(&reply), "path": "stdout.txt" });
     let not_run = "this run never started, so there is no evidence: its call ended with \
                    BUDGET_EXCEEDED";
@@ -319,13 +318,13 @@ fn a_budget_ends_a_call_before_or_while_it_runs() {
     let reply = run_pytest(&mut server, &governed.admin, "tests/test_long.py");
     assert_refused(&reply, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
     assert_eq!(reply["error"]["data"]["exceeded"], "elapsed_ms_total");
-    let told = evidence(&mut server, &governed.admin, &run_id(&reply));
-    assert_eq!(told["status"], "budget_exceeded");
-    assert_eq!(told["governance"]["short_circuited"], true);
-    assert_eq!(told["governance"]["attempts_total"], 1);
-    assert!(told["governance"]["elapsed_ms_total"].as_u64().unwrap() >= 1500);
+    let report = evidence(&mut server, &governed.admin, &run_id(&reply));
+    assert_eq!(report["status"], "budget_exceeded");
+    assert_eq!(report["governance"]["short_circuited"], true);
+    assert_eq!(report["governance"]["attempts_total"], 1);
+    assert!(report["governance"]["elapsed_ms_total"].as_u64().unwrap() >= 1500);
 
-    // Time that is spent waiting for another run counts: one after the other they would take 4.5 s.
+    // Waiting for other runs counts as time. One after the other, these runs would take 4.5 s.
     let arguments = json!({ "test_path": "tests/test_long.py" });
     quickest(Duration::from_secs(4), || {
         let started = Instant::now();
@@ -353,10 +352,10 @@ fn a_run_is_killed_at_the_policys_timeout() {
     let mut server = governed.connect();
     let reply = run_pytest(&mut server, &governed.admin, "tests/test_long.py");
     assert_refused(&reply, -32007, "TIMEOUT", "Execution timeout");
-    let told = evidence(&mut server, &governed.admin, &run_id(&reply));
-    assert_eq!(told["status"], "timeout");
-    assert_eq!(told["governance"]["policy_timeout_s"], 1);
-    assert_eq!(told["governance"]["short_circuited"], false);
+    let report = evidence(&mut server, &governed.admin, &run_id(&reply));
+    assert_eq!(report["status"], "timeout");
+    assert_eq!(report["governance"]["policy_timeout_s"], 1);
+    assert_eq!(report["governance"]["short_circuited"], false);
     server.finish();
     let last = governed.audit_rows();
     let events: Vec<_> = last.iter().map(|row| (&row["event"], &row["outcome"])).collect();
@@ -370,7 +369,7 @@ fn a_run_is_killed_at_the_policys_timeout() {
             (&started, &begun),
             (&exec, &timeout),
             (&finished, &timeout),
-            // Of the look at the evidence.
+            // This row is about the request for the evidence.
             (&called, &allowed),
         ]
     );
@@ -395,16 +394,16 @@ fn what_takes_too_much_is_a_violation() {
     ] {
         let reply = run(&mut server, name);
         assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
-        let told = evidence(&mut server, &governed.admin, &run_id(&reply));
-        assert_eq!(told["status"], "sandbox_violation", "{told}");
+        let report = evidence(&mut server, &governed.admin, &run_id(&reply));
+        assert_eq!(report["status"], "sandbox_violation", "{report}");
     }
-    // With all layers there is no more room than that, at any time.
+    // At tier 3, the folder itself cannot exceed the limit.
     for name in ["artifacts", "deep", "closed", "many", "deleted", "at_the_end"] {
         let reply = run(&mut server, name);
-        let told = evidence(&mut server, &governed.admin, &run_id(&reply));
+        let report = evidence(&mut server, &governed.admin, &run_id(&reply));
         assert!(text(&reply).contains("No space left on device"), "{name}: {reply}");
-        assert!(told["summary"]["failures"][0]["sandbox"].as_bool().unwrap(), "{told}");
-        let left = told["artifacts"].as_array().unwrap().iter();
+        assert!(report["summary"]["failures"][0]["sandbox"].as_bool().unwrap(), "{report}");
+        let left = report["artifacts"].as_array().unwrap().iter();
         let left: u64 = left
             .filter(|file| file["path"].as_str().unwrap().starts_with("files/"))
             .map(|file| file["bytes"].as_u64().unwrap())
@@ -426,7 +425,7 @@ fn a_run_that_leaves_too_much_at_tier_2_is_ended() {
         let reply = call_as(&mut server, &governed.admin, "run_pytest", params);
         let message = "Sandbox violation: the tests left more than 1000000 bytes";
         assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
-        // It is removed: the disk is the machine's.
+        // The server removes the files, because they occupy the machine's disk.
         let folder = governed.data.join("artifacts").join(run_id(&reply));
         assert!(!folder.join("files").exists(), "{name}");
         assert!(folder.join("evidence.json").exists(), "{name}");
@@ -470,7 +469,7 @@ fn a_damaged_store_or_policy_at_the_start() {
     let content = fs::read(&database).unwrap();
     for damaged in [b"not a database, but long enough to be looked at as one".repeat(100), {
         let mut newer = content.clone();
-        // user_version, big-endian, at offset 60 of the header.
+        // `user_version`, big-endian, is at offset 60 of the header.
         newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
         newer
     }] {
@@ -487,10 +486,11 @@ fn a_damaged_store_or_policy_at_the_start() {
     let mut server = governed.connect();
     let reply = server.request("tools/call", &params(&governed.admin, "run_pytest", &json!({})));
     assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: line 1");
-    // It may name the folder that the interpreter is in, and it may want a token of scripts.
+    // A broken policy blocks scripts too, because the policy might protect the interpreter's folder or require a
+    // token.
     let result = server.execute("print(1)");
-    let told = "Tool blocked by policy: line 1";
-    assert!(result.is_error && result.text().contains(told), "{:?}", result.texts);
+    let expected = "Tool blocked by policy: line 1";
+    assert!(result.is_error && result.text().contains(expected), "{:?}", result.texts);
     governed.write_policy("");
     assert!(!server.execute("print(1)").is_error);
     server.finish();
@@ -498,7 +498,7 @@ fn a_damaged_store_or_policy_at_the_start() {
 
 fn what_is_taken_back_reaches_those_who_wait_too() {
     let governed = Governed::new("ledger");
-    // Longer than it takes here and now to revoke a token, so that the second waits until then.
+    // The run must last longer than a revocation takes on this machine, so that the second call still waits.
     let seconds = deadline(Duration::from_secs(1)).as_secs_f64();
     let test = format!(
         "
@@ -515,7 +515,7 @@ def test_it():
     let mut start =
         |token: &str| server.start_request("tools/call", &params(token, "run_pytest", &arguments));
     let first = start(&governed.admin);
-    // Calls that come together may have their turns in any order.
+    // Concurrent calls may get their turns in any order, so wait until the first call runs.
     assert!(eventually(Duration::from_secs(30), || has_threads(&scratch, 4)).is_some());
     let (second, third) = (start(&governed.user), start(&governed.admin));
     std::thread::sleep(Duration::from_millis(700));
@@ -524,7 +524,7 @@ def test_it():
     let reply = server.reply(second);
     assert_refused(&reply, -32001, "AUTH_REQUIRED", "Authentication required");
     governed.write_policy("[tools]\nallowlist = []\n");
-    // It may have begun before that.
+    // The third run may have started before the policy changed.
     let reply = server.reply(third);
     assert!(reply["result"].is_object() || reply["error"]["code"] == -32004, "{reply}");
     server.finish();

@@ -1,4 +1,4 @@
-//! What a run of pytest gives: counts, evidence, artifacts, progress, cancellation.
+//! Tests runs of pytest: counts, evidence, artifacts, progress and cancellation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,9 +31,9 @@ tests! {
         old_runs_are_removed_and_a_run_in_progress_is_not;
 }
 
-/// The counts of a bare run of pytest, by the words of its last line.
+/// Runs plain pytest. Returns the counts in its last line.
 fn bare_counts(workspace: &Path, path: &str) -> BTreeMap<String, u64> {
-    // pytest refuses its usual folder in /tmp if an earlier user of the same name owns the folder.
+    // pytest refuses its default folder in /tmp if another user with the same name owned it before.
     let temporary = tempfile::tempdir().unwrap();
     let output = Command::new(python())
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", path])
@@ -56,7 +56,7 @@ fn bare_counts(workspace: &Path, path: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The counts of the evidence, as those of a bare run.
+/// Returns the counts in the evidence, in the form of [`bare_counts`].
 fn counts(evidence: &Value) -> BTreeMap<String, u64> {
     let words = ["passed", "failed", "errors", "skipped", "xfailed"];
     let count = |word: &str| evidence["summary"][word].as_u64().unwrap();
@@ -100,7 +100,7 @@ fn a_project_with_every_kind_of_test_counts_as_in_a_bare_run() {
     assert_eq!(paths.collect::<Vec<_>>(), ["files/junit.xml", "stderr.txt", "stdout.txt"]);
     assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["status"], "failed");
 
-    // Nothing was written to the project.
+    // The run has written nothing to the project.
     assert!(!governed.workspace.join(".pytest_cache").exists());
     assert!(!governed.workspace.join("tests/__pycache__").exists());
     server.finish();
@@ -129,14 +129,14 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
             json!({ "test_path": "tests", "keyword": "no_such_test" }),
             "no tests ran, 13 deselected in ",
         ),
-        // No option, whatever it looks like.
+        // The value is a keyword, even if it looks like an option.
         (json!({ "test_path": "tests", "keyword": "--help" }), "no tests ran, 13 deselected in "),
     ] {
         let reply = call_as(&mut server, &governed.user, "run_pytest", arguments.clone());
         assert!(counted(&reply).starts_with(expected), "{arguments}: {reply}");
         assert_eq!(reply["result"]["isError"], false, "{reply}");
     }
-    // By the project's own configuration, and by a hook that does not say so.
+    // The project's configuration deselects tests, or a hook removes them without reporting it.
     let hook = "\ndef pytest_collection_modifyitems(items):\n    del items[1:]\n";
     for (file, content) in
         [("pytest.ini", "[pytest]\naddopts = -k overdrawn\n"), ("tests/conftest.py", hook)]
@@ -153,13 +153,13 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
             None => fs::remove_file(&file).unwrap(),
         }
     }
-    // What ends with 0 and has run nothing.
+    // The process exits with 0, although it has run no test.
     let marker = governed.workspace.join("tests/test_ends.py");
     fs::write(&marker, "import os\nos._exit(0)").unwrap();
     let reply = run_pytest(&mut server, &governed.user, "tests/test_ends.py");
     assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["status"], "error", "{reply}");
     fs::remove_file(marker).unwrap();
-    // What pytest cannot make sense of.
+    // pytest reports these arguments as errors.
     for arguments in [
         json!({ "test_path": "tests/test_ledger.py::no_such_test" }),
         json!({ "test_path": "tests", "keyword": "a and" }),
@@ -207,7 +207,7 @@ def test_leaves_files():
     assert_eq!(runs["runs"][0]["run_id"], json!(id));
     assert_eq!(runs["runs"][0]["state"], "complete");
 
-    // In parts that cut no character.
+    // Read the file in parts, which must not split a character.
     let (mut whole, mut offset) = (String::new(), Some(0));
     while let Some(from) = offset {
         let arguments =
@@ -249,7 +249,7 @@ fn progress_is_told_and_a_cancelled_run_ends() {
     assert_eq!(progress["params"]["progressToken"], "p");
     server.cancel(id);
     server.assert_alive();
-    // The end is written down, and nothing is left running.
+    // The audit log has the end of the run, and no process is left.
     let is_ended = || {
         let rows = governed.audit_rows();
         rows.iter().any(|row| row["event"] == "TOOL_FINISHED" && row["outcome"] == "CANCELLED")
@@ -324,7 +324,7 @@ def test_it():
     let reply = run_pytest(&mut server, &governed.user, "tests/test_environment.py");
     assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
 
-    // What would open the data folder is refused.
+    // A policy must not make the data folder readable.
     for path in [governed.data.clone(), governed.data.join("artifacts"), governed.beside("")] {
         governed.write_policy(&format!("[sandbox]\nallowed_paths = [{}]\n", quoted(&path)));
         let reply = run_pytest(&mut server, &governed.user, "tests/test_environment.py");
@@ -358,7 +358,6 @@ fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
 
 fn an_interpreter_without_pytest_is_told() {
     let governed = Governed::new("ledger");
-    // A virtual environment without any package.
     let bare = governed.beside("bare");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&bare).status();
     assert!(made.unwrap().success());
@@ -405,7 +404,7 @@ def test_short():
     server.finish();
 }
 
-/// The source archive of a public project, unpacked; downloaded once.
+/// Returns the unpacked source archive of a public project. Downloads it once.
 fn public_project(name: &str, version: &str) -> PathBuf {
     let folder = root().join("target/projects");
     let project = folder.join(format!("{}-{version}", name.replace('-', "_")));
@@ -428,7 +427,7 @@ fn public_project(name: &str, version: &str) -> PathBuf {
     assert!(tar.status().unwrap().success());
     let found = fs::read_dir(download.path()).unwrap().map(Result::unwrap);
     let found = found.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
-    // Another test may have been faster.
+    // Another test may have downloaded the project at the same time.
     let _ = fs::rename(found, &project);
     assert!(project.is_dir());
     project

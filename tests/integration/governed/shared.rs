@@ -1,4 +1,4 @@
-//! The governed tools of servers that share a database: one set of tokens, one log of several chains, one quota.
+//! Tests governed tools on servers that share a database: common tokens and quotas, and one log with several chains.
 
 use std::fs;
 use std::path::Path;
@@ -25,10 +25,10 @@ tests! {
 }
 
 const TEST: &str = "tests/test_ledger.py::test_overdrawn";
-/// In the URL, though the tests' database asks for none.
+/// The password in the URL. The tests' database does not require one.
 const PASSWORD: &str = "hunter2hunter2";
 
-/// Two servers with data folders of their own, and the tokens of the first.
+/// Creates two servers with separate data folders. Both use the tokens of the first.
 fn servers(url: &str) -> [Governed; 2] {
     let url = url.replace("qwed@", &format!("qwed:{PASSWORD}@"));
     let first = Governed::sharing("ledger", Some(url.clone()));
@@ -38,7 +38,7 @@ fn servers(url: &str) -> [Governed; 2] {
     [first, second]
 }
 
-/// The number of the token with this user, as the commands list it.
+/// Returns the id of this user's token, as the commands list it.
 fn number(governed: &Governed, user: &str) -> String {
     let output = governed.command(&["token", "list", "--format", "json"]);
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -59,17 +59,17 @@ fn what_is_done_at_one_server_holds_at_the_other() {
     assert_passed(&ran);
     let run = run_id(&ran);
 
-    // The files are with the one that ran it, and the other one says so.
+    // Only the server that ran the tests has the files. The other server reports this.
     let asked = json!({ "run_id": run });
     let evidence = call_as(&mut one, &here.viewer, "get_evidence", asked.clone());
     assert_eq!(evidence["result"]["isError"], false, "{evidence}");
     let refused = call_as(&mut other, &there.viewer, "get_evidence", asked);
-    let told = "the files of this run are on the server that ran it, instance ";
-    assert_refused(&refused, -32602, "INVALID_PARAMS", told);
+    let expected = "the files of this run are on the server that ran it, instance ";
+    assert_refused(&refused, -32602, "INVALID_PARAMS", expected);
     let instance = fs::read_to_string(here.data.join("instance-id")).unwrap();
     assert!(refused["error"]["message"].as_str().unwrap().contains(instance.trim()), "{refused}");
 
-    // A token that is revoked is worthless at both at once.
+    // Both servers refuse a revoked token at once.
     let ran = run_pytest(&mut other, &there.user, TEST);
     assert_passed(&ran);
     let revoked = here.command(&["token", "revoke", &number(&here, "bob")]);
@@ -84,11 +84,11 @@ fn what_is_done_at_one_server_holds_at_the_other() {
     }
     let found = here.verify_audit();
     assert_eq!(found["instances"].as_array().unwrap().len(), 2, "{found}");
-    // Nothing of it is in a file.
+    // No rows are stored in a file.
     assert!(!here.data.join("governance.db").exists());
     let verified = there.command(&["audit", "verify", "--artifacts"]);
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
-    // What is not as its run left it is found where it is.
+    // Only the server that has the files can detect that they were changed.
     let report = here.data.join("artifacts").join(&run).join("evidence.json");
     fs::write(&report, "{}").unwrap();
     for (governed, code) in [(&here, 1), (&there, 0)] {
@@ -121,7 +121,7 @@ fn a_quota_is_counted_over_all_servers() {
     }
 }
 
-/// Makes a library that moves the clock of the program that it is loaded into by `SKEW_SECONDS`.
+/// Builds a preloaded library that changes the clock of a program by `SKEW_SECONDS`.
 fn clock_mover(governed: &Governed) -> String {
     let (source, library) = (governed.beside("clock.c"), governed.beside("clock.so"));
     let code = "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\
@@ -132,7 +132,7 @@ fn clock_mover(governed: &Governed) -> String {
             return result;\n\
         }\n";
     fs::write(&source, code).unwrap();
-    // The linker that built this program came with it.
+    // This machine has a C compiler, because Rust needs it for linking.
     let made =
         Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(made.unwrap().success());
@@ -182,7 +182,7 @@ fn rows_quotas_and_expiry_go_by_the_clock_of_the_database() {
         times.map(|time| (time.unwrap() - Utc::now()).abs().num_hours() > 20).collect::<Vec<_>>()
     };
     assert!(is_off(&here).iter().all(|is_off| !is_off), "{:?}", here.audit_rows());
-    // A server with a store of its own has no other clock than the machine's.
+    // A server with its own store uses the machine's clock.
     let alone = Governed::sharing("ledger", None);
     let mut server = moved(&alone, DAY);
     call_as(&mut server, &alone.user, "list_artifacts", json!({}));
@@ -211,7 +211,7 @@ fn what_one_server_signed_tells_of_all_chains() {
     let told = verify(0);
     let found = &told["checkpoints"];
     assert_eq!((&found["flawed"], &found["rows_behind"]), (&json!(0), &json!(0)), "{told}");
-    // The other one's chain is cut, and is intact by itself.
+    // The other server's chain is cut, but is still consistent.
     let instance = fs::read_to_string(there.data.join("instance-id")).unwrap();
     let last =
         format!("(SELECT max(seq) - 1 FROM qwed_mcp.audit WHERE instance = '{}')", instance.trim());
@@ -237,16 +237,16 @@ fn nothing_is_done_without_the_database() {
     let runs = || fs::read_dir(here.data.join("artifacts")).unwrap().count();
     let before = runs();
     database.kill();
-    let told = "The audit log cannot be used, so nothing is done.";
+    let expected = "The audit log cannot be used, so nothing is done.";
     for _ in 0..2 {
         let refused = run_pytest(&mut server, &here.user, TEST);
         assert_eq!(refused["error"]["code"], -32603, "{refused}");
-        assert!(refused["error"]["message"].as_str().unwrap().starts_with(told), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().starts_with(expected), "{refused}");
     }
     let script = call_as(&mut server, "", "execute_python_code", json!({ "code": "print(1)" }));
     assert_eq!(script["result"]["isError"], true, "{script}");
     assert_eq!(runs(), before);
-    // Nor does a server start.
+    // A server does not start either.
     let output = here.server().variable("QWED_MCP_WARM", "off").command().output().unwrap();
     assert!(!output.status.success(), "{output:?}");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -258,7 +258,7 @@ fn nothing_is_done_without_the_database() {
     here.verify_audit();
 }
 
-/// The standard output of a command that ends so.
+/// Returns the standard output of a command that exits with this code.
 #[track_caller]
 fn printed(governed: &Governed, arguments: &[&str], code: i32) -> String {
     let output = governed.command(arguments);
@@ -268,7 +268,7 @@ fn printed(governed: &Governed, arguments: &[&str], code: i32) -> String {
 
 fn the_commands_work_on_the_database_that_is_set() {
     let database = postgres::shared().database();
-    // A store of its own was there before.
+    // This data folder already has its own store.
     let mut here = Governed::sharing("ledger", None);
     here.store = Some(database.clone());
     let output = here.command(&["token", "list"]);
@@ -335,14 +335,14 @@ fn the_log_of_several_servers_is_exported_and_verified_elsewhere() {
     assert_eq!(told["instances"].as_object().unwrap().len(), 2, "{told}");
     verify(&export, &[&heads[0], &"f".repeat(64)], 1);
     verify(&export.replace("\"viewer", "\"Viewer"), &[], 1);
-    // A row that is gone, and one as another instance's.
+    // First a row is missing. Then a row has the id of another instance.
     let without: Vec<&str> =
         export.lines().enumerate().filter(|(at, _)| *at != 1).map(|it| it.1).collect();
     verify(&(without.join("\n") + "\n"), &[], 1);
     let instance = fs::read_to_string(here.data.join("instance-id")).unwrap();
     let other = fs::read_to_string(there.data.join("instance-id")).unwrap();
     verify(&export.replace(instance.trim(), other.trim()), &[], 1);
-    // What is behind a row of each chain.
+    // Exports the rows after row 3 of each chain.
     let rest = printed(&there, &["audit", "export", "--since-seq", "3"], 0);
     let seqs: Vec<Value> = rest
         .lines()
@@ -350,7 +350,7 @@ fn the_log_of_several_servers_is_exported_and_verified_elsewhere() {
         .collect();
     assert_eq!(seqs, [json!(4)], "{rest}");
 
-    // Heads that were noted, of which one is gone.
+    // The admin noted two heads. One of them has disappeared.
     let url = here.store.clone().unwrap();
     let noted = ["audit", "verify", "--head", &heads[0], "--head", &heads[1]];
     printed(&here, &noted, 0);

@@ -1,4 +1,4 @@
-//! The policy, the store and the folders above them are the admin's alone, or nothing is done.
+//! Nothing runs unless the policy, the store and their parent folders belong to the admin alone.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -56,7 +56,7 @@ fn a_policy_that_others_can_change_allows_nothing() {
             set_mode(path, before | wrong);
             let reply = run_pytest(&mut server, &governed.user, TEST);
             assert_blocked(&reply, why);
-            // For those who only read, too.
+            // Calls that only read are refused too.
             let reply = call_as(&mut server, &governed.viewer, "list_artifacts", Value::default());
             assert!(!reply.to_string().contains(path.to_str().unwrap()), "{reply}");
             set_mode(path, before);
@@ -67,18 +67,18 @@ fn a_policy_that_others_can_change_allows_nothing() {
             chown(path, Some(0), None).unwrap();
         }
     }
-    // As /tmp is.
+    // A sticky folder such as /tmp is allowed.
     set_mode(&etc, 0o1777);
     assert_works(&mut server, &governed);
 
     set_mode(&policy, 0o666);
     assert_blocked(&run_pytest(&mut server, &governed.user, TEST), why);
-    // The admin is told which, and what to do.
+    // The message names the file and the remedy.
     let output = governed.command(&["policy", "check", governed.policy.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     let expected = format!("{} has mode 0666", policy.display());
-    assert!(told.contains(&expected) && told.contains("chmod go-w"), "{told}");
+    assert!(stdout.contains(&expected) && stdout.contains("chmod go-w"), "{stdout}");
     let log = server.finish();
     assert!(log.contains(&expected), "{log}");
 }
@@ -133,9 +133,9 @@ fn a_data_folder_that_others_can_change_is_not_used() {
         for wrong in [0o020, 0o002, 0o077] {
             set_mode(path, before | wrong);
             let (code, log) = start();
-            let told = format!("{} has mode {:04o}", path.display(), before | wrong);
-            assert!(code == Some(1) && log.contains(&told), "{code:?}: {log}");
-            // Nobody gets a token there either.
+            let expected = format!("{} has mode {:04o}", path.display(), before | wrong);
+            assert!(code == Some(1) && log.contains(&expected), "{code:?}: {log}");
+            // No token is created there either.
             let made = governed.command(&["token", "create", "--user", "x", "--role", "admin"]);
             assert!(made.status.code() == Some(2) && made.stdout.is_empty(), "{made:?}");
             set_mode(path, before);
@@ -143,12 +143,12 @@ fn a_data_folder_that_others_can_change_is_not_used() {
         if is_root() {
             chown(path, Some(ORDINARY_USER), None).unwrap();
             let (code, log) = start();
-            let told = format!("{} belongs to user {ORDINARY_USER}", path.display());
-            assert!(code == Some(1) && log.contains(&told), "{code:?}: {log}");
+            let expected = format!("{} belongs to user {ORDINARY_USER}", path.display());
+            assert!(code == Some(1) && log.contains(&expected), "{code:?}: {log}");
             chown(path, Some(0), None).unwrap();
         }
     }
-    // One that was there before, and is everybody's.
+    // This existing folder is writable for all users.
     let open = parent.join("open");
     fs::create_dir(&open).unwrap();
     set_mode(&open, 0o777);
@@ -156,7 +156,7 @@ fn a_data_folder_that_others_can_change_is_not_used() {
     let made = governed.command(&["token", "create", "--user", "x", "--role", "admin"]);
     assert_eq!(made.status.code(), Some(2), "{made:?}");
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "nothing is made there");
-    // Reading somebody's copy does no harm.
+    // `audit verify` still reads a store that other users can read.
     governed.data = parent.join("data");
     set_mode(&governed.data, 0o755);
     governed.verify_audit();

@@ -1,4 +1,4 @@
-//! Code of the workspace that waits to be run outside of the sandbox.
+//! Tests that code in the workspace never runs outside of the sandbox.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ tests! {
         nothing_is_started_where_nothing_would_hold_it;
 }
 
-/// Writes a program that notes that it was run, and then is Python.
+/// Writes a program that records its start and then executes Python.
 fn tell_tale(path: &Path, marker: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let text = format!(
@@ -45,7 +45,7 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
     symlink(governed.beside("link/bin/python"), governed.beside("bin/python3")).unwrap();
     let script = governed.beside("script");
     crate::harness::write_program(&script, &format!("#!{}\n", program.display()));
-    // The control: each of them is a program that runs code of the workspace.
+    // The control: each of these programs runs code of the workspace.
     for start in
         [&program, &governed.beside("link/bin/python"), &governed.beside("bin/python3"), &script]
     {
@@ -72,7 +72,7 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
         vec![("QWED_MCP_PYTHON", named("workspace/../link/bin/python"))],
         vec![("QWED_MCP_PYTHON", named("script"))],
     ] {
-        // With an open gate the interpreter is looked for when the server starts.
+        // If the admin gate is open, the server searches for the interpreter at its start.
         for gate in ["true", "false"] {
             let mut server = governed.server().warm("").without("QWED_MCP_PYTHON");
             for (name, value) in &variables {
@@ -90,7 +90,8 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
     }
 }
 
-/// Writes the marker of a complete environment, with the record of what its interpreter starts with.
+/// Writes the marker file of a complete environment, with a record of the files that its interpreter reads at its
+/// start.
 fn mark_as_complete(environment: &Path) {
     let mut startup = BTreeMap::new();
     record_startup(environment, Path::new(""), &mut startup);
@@ -101,8 +102,8 @@ fn mark_as_complete(environment: &Path) {
     fs::write(environment.join("qwed-env.json"), marker.to_string()).unwrap();
 }
 
-/// Records what packages may not add to an environment that `venv` or these tests made: links, the program,
-/// `pyvenv.cfg`, and the folders of the library.
+/// Records the files of an environment that packages may not add: symlinks, the program, `pyvenv.cfg`, and the
+/// folders of the library.
 fn record_startup(environment: &Path, folder: &Path, record: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(environment.join(folder)).unwrap().map(Result::unwrap) {
         let name = folder.join(entry.file_name());
@@ -125,7 +126,7 @@ fn record_startup(environment: &Path, folder: &Path, record: &mut BTreeMap<Strin
     }
 }
 
-/// The ways in which an interpreter outside of the workspace runs code of it.
+/// The ways in which an interpreter outside of the workspace can run code of the workspace.
 #[derive(Clone, Copy)]
 enum Way {
     Link,
@@ -136,7 +137,7 @@ enum Way {
 impl Way {
     const ALL: [Self; 3] = [Self::Link, Self::Script, Self::Home];
 
-    /// Makes an environment that leads to an interpreter of the workspace.
+    /// Creates an environment that leads to an interpreter in the workspace.
     fn plant(self, environment: &Path, of_workspace: &Path, marker: &Path) {
         let python = environment.join("bin/python");
         fs::create_dir_all(environment.join("bin")).unwrap();
@@ -153,14 +154,14 @@ impl Way {
         }
         let settings = format!("home = {}\n", home.display());
         fs::write(environment.join("pyvenv.cfg"), settings).unwrap();
-        // The control: it is a program that leaves the mark.
+        // The control: this program creates the marker file.
         assert!(Command::new(&python).args(["-c", "pass"]).status().unwrap().success());
         assert!(marker.exists(), "{}", python.display());
         fs::remove_file(marker).unwrap();
     }
 }
 
-/// The program in a virtual environment, and what `env create` made.
+/// Covers virtual environments with the server's program, and environments from `env create`.
 fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
     let governed = Governed::new("ledger");
     let marker = governed.beside("escaped");
@@ -179,7 +180,7 @@ fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
             assert!(!marker.exists(), "{what}: code of the workspace ran outside");
         }
     };
-    // The program in an environment of the workspace, and a link to it from elsewhere.
+    // The server's program is in an environment of the workspace. A symlink outside of the workspace leads to it.
     fs::write(governed.workspace.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
     let program = governed.workspace.join(".venv/bin/qwed-mcp");
     crate::harness::copy_program(binary(), &program);
@@ -195,13 +196,13 @@ fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
         refused(&|| governed.server().started_by(&program), &program.display().to_string());
     }
     for (number, way) in (1..).zip(Way::ALL) {
-        // The newest one is taken.
+        // The server uses the newest environment.
         let made = governed.data.join(format!("environments/env-{number}"));
         way.plant(&made, &of_workspace, &marker);
         mark_as_complete(&made);
         refused(&|| governed.server(), &made.display().to_string());
     }
-    // The data folder in the workspace.
+    // The data folder is in the workspace.
     let inside = governed.workspace.join(".data");
     let copied = Command::new("cp").arg("-R").args([&governed.data, &inside]).status();
     assert!(copied.unwrap().success());
@@ -231,7 +232,7 @@ fn an_environment_in_the_data_folder_is_for_tests_to_read() {
         let server = governed.server().without("QWED_MCP_PYTHON");
         let mut server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks).connect();
         let reply = run_pytest(&mut server, &governed.user, "tests/test_where.py");
-        // Root's folders are closed to those who its scripts are at tier 2.
+        // At tier 2, scripts of a root server run as another user. This user cannot open root's folders.
         if lacks.is_empty() || !is_root() {
             assert!(counted(&reply).starts_with("3 passed in "), "{lacks}: {reply}");
         }
@@ -239,7 +240,7 @@ fn an_environment_in_the_data_folder_is_for_tests_to_read() {
     }
 }
 
-/// A version manager's shim looks for programs on `PATH`, and asks the current folder for a version.
+/// The shim of a version manager searches `PATH` for programs, and the current folder for a version.
 fn a_shim_does_not_look_into_the_workspace() {
     let governed = Governed::new("ledger");
     let marker = governed.beside("escaped");
@@ -266,7 +267,7 @@ fn a_shim_does_not_look_into_the_workspace() {
         std::env::var("PATH").unwrap()
     );
     let start = governed.workspace.join("real-python");
-    // The control.
+    // The control: the shim runs code of the workspace.
     let status = Command::new(&shim)
         .args(["-c", "pass"])
         .env("PATH", &path)
@@ -286,8 +287,8 @@ fn a_shim_does_not_look_into_the_workspace() {
     assert!(!marker.exists(), "{}", fs::read_to_string(&marker).unwrap());
 }
 
-/// An environment of its own, with the packages of the tests' one, in which `source` is installed as
-/// `pip install --editable` does it.
+/// Creates an environment with the packages of the tests' environment. `source` is installed in it, as `pip install
+/// --editable` does it.
 fn environment(folder: &Path, source: &Path) -> PathBuf {
     let made = Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(folder).status();
     assert!(made.unwrap().success());
@@ -309,7 +310,7 @@ fn a_workspace_of_traps_runs_inside_only() {
     let source = governed.workspace.join("src");
     fs::create_dir_all(&source).unwrap();
     let trap = format!("open({}, 'a').write(__name__ + ' ')\n", quoted(&marker));
-    // Within the sandbox nobody can open that.
+    // Inside of the sandbox, this file cannot be opened.
     let trap = format!("try:\n    {trap}except OSError:\n    pass\n");
     let names = ["json", "numpy", "sympy", "platform", "pytest", "sitecustomize", "usercustomize"];
     for name in names {
@@ -330,7 +331,7 @@ def test_wrong():
 ";
     fs::write(&tests, text_of_tests).unwrap();
     let interpreter = environment(&governed.beside("venv"), &source);
-    // The control: to start it is enough.
+    // The control: starting this interpreter runs the trap.
     let status = Command::new(&interpreter)
         .args(["-c", "import json, pytest"])
         .env("PYTHONPATH", &source)
@@ -357,7 +358,7 @@ def test_wrong():
         );
         let id = serde_json::json!({ "run_id": run_id(&reply) });
         call_as(&mut server, &governed.viewer, "get_evidence", id);
-        // Where scripts can read the workspace there is no fork server.
+        // If scripts can read the workspace, the server starts no fork server.
         let result = server.execute("print(6 * 7)");
         assert!(result.text().contains("42") || python_path.is_some(), "{:?}", result.texts);
         let log = server.finish();
@@ -367,10 +368,10 @@ def test_wrong():
     }
 }
 
-/// What a refused call starts, what tries the sandbox, and `doctor`, are not held either.
+/// Refused calls, the test of the sandbox, and `doctor` must not start Python without protection either.
 fn nothing_is_started_where_nothing_would_hold_it() {
     let governed = Governed::new("ledger");
-    // For scripts of a server that is root: they are nobody.
+    // Scripts of a root server run as `nobody`, so other users must be able to open these files.
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -397,8 +398,8 @@ fn nothing_is_started_where_nothing_would_hold_it() {
         let server = server.variable("QWED_MCP_SANDBOX", sandbox);
         let server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks);
         let doctor = server.command().arg("doctor").output().unwrap();
-        let told = String::from_utf8(doctor.stdout).unwrap();
-        assert!(told.contains("does not confine a project to its files"), "{told}");
+        let stdout = String::from_utf8(doctor.stdout).unwrap();
+        assert!(stdout.contains("does not confine a project to its files"), "{stdout}");
         let mut server = server.connect();
         let reply = run_pytest(&mut server, &governed.user, "tests");
         let message = "Sandbox violation: tier ";

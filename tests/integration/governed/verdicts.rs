@@ -1,4 +1,4 @@
-//! What a run came to, whatever its tests say of it.
+//! Tests the verdict on a run, independently of the claims of its tests.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ tests! {
         a_project_with_a_src_folder_is_imported_from;
 }
 
-/// Leaves reports of nine tests that passed.
+/// Writes a report of nine passed tests.
 const FORGED_REPORT: &str = "
 import os
 REPORT = os.path.join(os.environ['QWED_ARTIFACTS'], '.new-report')
@@ -35,7 +35,7 @@ with open(os.path.join(os.environ['QWED_ARTIFACTS'], 'junit.xml'), 'w') as file:
 forge()
 ";
 
-/// Tests, the status and the exit code of their run, and why that is no result.
+/// Returns tests, the status and exit code of their run, and the reason why the run has no result.
 fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
     let forged = |end: &str| format!("{FORGED_REPORT}\n{end}\n");
     let ended = "the tests ended the process with exit code";
@@ -44,11 +44,11 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
         (forged("os._exit(0)"), "error", 0, ended),
         (forged("os._exit(1)"), "error", 1, ended),
         (forged("os._exit(5)"), "error", 5, ended),
-        // What means that there is no pytest, where it comes from us.
+        // The server's own code uses this exit code if pytest is missing.
         (forged("os._exit(86)"), "error", 86, ended),
         (forged("os.kill(os.getpid(), 9)"), "error", -9, "killed by signal 9 (SIGKILL)"),
         ("import os\nos.kill(os.getpid(), 11)".to_owned(), "error", -11, "signal 11 (SIGSEGV)"),
-        // After a report that is true.
+        // The report of this run is true.
         (
             "import atexit, os\natexit.register(os.kill, os.getpid(), 11)\ndef test_it(): pass\n"
                 .to_owned(),
@@ -56,7 +56,7 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
             -11,
             "signal 11 (SIGSEGV)",
         ),
-        // What a plugin for coverage does below its limit.
+        // A coverage plugin does this if the coverage is below its limit.
         (
             "import pytest\ndef test_it(request):\n    session = request.session\n    \
              request.config.add_cleanup(lambda: None)\n    \
@@ -85,7 +85,6 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
             2,
             "interrupted",
         ),
-        // The controls.
         (failing.to_owned(), "failed", 1, ""),
         ("def test_it(): pass".to_owned(), "passed", 0, ""),
         ("def helper(): pass".to_owned(), "no_tests", 5, ""),
@@ -93,11 +92,11 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
     ]
 }
 
-/// The same for runs that come to an early end.
+/// Returns tests that end their run early, in the form of [`forgeries`].
 fn interruptions() -> Vec<(String, &'static str, i32, &'static str)> {
     let failing = "def test_it():\n    assert 1 == 2\n";
     vec![
-        // It says that all is well, and that it ended before the others.
+        // The exit code claims success, although other tests did not run.
         (
             format!(
                 "import pytest\ndef test_exits(): pytest.exit('enough', returncode=0)\n{failing}"
@@ -116,7 +115,7 @@ fn interruptions() -> Vec<(String, &'static str, i32, &'static str)> {
             "internal exception",
         ),
         (format!("def test_ends(): raise KeyboardInterrupt\n{failing}"), "error", 2, "interrupted"),
-        // As pytest-xdist says that there were enough failures.
+        // pytest-xdist ends a run like this after too many failures.
         (
             format!(
                 "import pytest\n{failing}\nclass Enough(KeyboardInterrupt): pass\n\
@@ -131,15 +130,15 @@ fn interruptions() -> Vec<(String, &'static str, i32, &'static str)> {
     ]
 }
 
-/// What is in the place of the report when pytest ends, and what is read then.
+/// Returns manipulations of the report, with the expected status and text.
 fn reports() -> Vec<(String, &'static str, &'static str)> {
     let after = |done: &str| format!("{FORGED_REPORT}\n{done}\ndef test_it(): pass\n");
     let removed = "left no report";
     let at_exit = |done: &str| after(&format!("import atexit\natexit.register(lambda: {done})"));
     vec![
-        // It is replaced.
+        // pytest replaces the forged report.
         (after(""), "passed", "1 passed in "),
-        // No more than pytest had counted.
+        // The result has only the tests that pytest counted.
         (at_exit("forge()"), "passed", "1 passed in "),
         (after("os.unlink(REPORT); os.mkdir(REPORT)"), "error", removed),
         (at_exit("os.unlink(REPORT)"), "error", removed),
@@ -184,7 +183,7 @@ fn what_the_tests_forge_is_not_passed_on_as_a_result() {
         let code = i32::abs(exit_code).to_string();
         assert!(first.contains(&code), "{told}");
         assert!(told.contains(reason), "{text_of_file}: {told}");
-        // What is not to be relied on is never the first thing that is read.
+        // If there is no result, the second line states this.
         assert!(reason.is_empty() || told.lines().nth(1).unwrap().starts_with("No result: "));
 
         let seen = evidence(&mut server, &governed.viewer, &run_id(&reply));
@@ -201,7 +200,7 @@ fn what_the_tests_forge_is_not_passed_on_as_a_result() {
     server.finish();
 }
 
-/// ESC, CSI in one byte, an override of the direction, an isolate, a tag, a carriage return.
+/// ESC, a CSI of one byte, a direction override, an isolate, a tag, a carriage return.
 const HIDDEN: &str = "\\x1b[2J\\x9b2J\\u202e\\u2066\\U000e0041\\r\\x07";
 
 fn what_nobody_sees_does_not_reach_the_model() {
@@ -243,7 +242,7 @@ os._exit(3)
         let name = name.unwrap();
         assert!(name.starts_with("files/name\u{1b}"), "{name:?}");
         let evidence = call_as(&mut server, &governed.viewer, "get_evidence", list);
-        // By its true name.
+        // The artifact has its real name, with control characters.
         let path = json!({ "run_id": id, "path": name });
         let content = call_as(&mut server, &governed.viewer, "get_artifact_content", path);
         assert!(text(&content).starts_with("content\u{fffd}[2J") && text(&content).ends_with('é'));
@@ -263,7 +262,7 @@ os._exit(3)
     server.finish();
 }
 
-/// Settings under which pytest runs no test, or one more than once, and reports more that passed.
+/// With these settings, pytest runs no test, or one test several times, and reports too many passed tests.
 fn what_was_only_set_up_has_not_passed() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -339,7 +338,8 @@ fn a_run_has_a_verdict() {
     server.finish();
 }
 
-/// Ordinary tests put other things in place of functions, and are reported while these are there.
+/// Ordinary tests replace functions of the standard library. Their outcome is reported while the replacements are
+/// active.
 fn what_tests_replace_is_not_what_reports_are_written_with() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -385,7 +385,7 @@ fn reports_that_plugins_write_are_artifacts() {
         assert!(names.contains(&format!("files/{name}")), "{name}: {names:?}");
     }
 
-    // What is not there is not led anywhere.
+    // If a plugin is not loaded, its options must not be passed to pytest.
     let less = "[pytest]\naddopts = -p no:logging -p no:cacheprovider -p no:cov -p no:html\n";
     fs::write(governed.workspace.join("pytest.ini"), less).unwrap();
     let reply = run_pytest(&mut server, &governed.user, path);
@@ -408,7 +408,7 @@ fn a_project_with_a_src_folder_is_imported_from() {
     let package = governed.workspace.join("src/shop");
     fs::create_dir_all(&package).unwrap();
     fs::write(package.join("__init__.py"), "PRICE = 7\n").unwrap();
-    // Not before what pytest needs.
+    // The `src` folder must not shadow modules that pytest needs.
     fs::write(governed.workspace.join("src/xml.py"), "raise ImportError('shadowed')\n").unwrap();
     let test = "
 import json, os, subprocess, sys

@@ -1,5 +1,4 @@
-//! What admins set beside the allowlist: tokens for scripts, runs a day, another token, and what a call would
-//! get.
+//! Tests tokens for scripts, quotas, `policy test`, the rotation of tokens, checkpoints and exports.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -55,7 +54,8 @@ fn scripts_take_a_token_where_the_policy_says_so() {
         assert_eq!(run(&governed.user), ran, "{policy}");
         assert_eq!(run(&governed.admin), ran, "{policy}");
     }
-    // What is refused is in the log, and what it wants is not known while the policy cannot be read.
+    // The log has the refused calls. While the policy cannot be read, it is not known whether scripts need a token,
+    // so all are refused.
     let rows = governed.audit_rows();
     let outcomes: Vec<_> = rows.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
     let count = |outcome: &str| outcomes.iter().filter(|it| **it == outcome).count();
@@ -75,19 +75,19 @@ fn a_user_has_so_many_runs_a_day() {
         reply["error"]["data"]["exceeded"].as_str().unwrap_or("ran").to_owned()
     };
     let test = "tests/test_ledger.py::TestTransfer";
-    // What is refused for another reason is no run.
+    // A call that is refused for another reason does not count as a run.
     assert_eq!(run(&governed.user, "missing"), "ran");
     for expected in ["ran", "ran", "runs_per_day", "runs_per_day"] {
         assert_eq!(run(&governed.user, test), expected);
     }
-    // Of each user, by any token of theirs.
+    // The quota of a user counts runs with all tokens of this user.
     assert_eq!(run(&governed.token("bob", "admin"), test), "runs_per_day");
     assert_eq!(run(&governed.admin, test), "ran");
-    let told = policy_test(&governed, &["--role", "user", "--user", "bob"]);
-    assert_eq!(told["name"], "BUDGET_EXCEEDED", "{told}");
+    let report = policy_test(&governed, &["--role", "user", "--user", "bob"]);
+    assert_eq!(report["name"], "BUDGET_EXCEEDED", "{report}");
     for user in ["ada", "nobody"] {
-        let told = policy_test(&governed, &["--role", "user", "--user", user]);
-        assert_eq!(told["allowed"], true, "{told}");
+        let report = policy_test(&governed, &["--role", "user", "--user", user]);
+        assert_eq!(report["allowed"], true, "{report}");
     }
     governed.write_policy("[budget]\nruns_per_day = 3\n");
     assert_eq!(run(&governed.user, test), "ran");
@@ -101,13 +101,13 @@ fn policy_test(governed: &Governed, arguments: &[&str]) -> Value {
     let mut all = vec!["policy", "test", governed.policy.to_str().unwrap(), "--format", "json"];
     all.extend(arguments);
     let output = governed.command_with_python(&all);
-    let told: Value =
+    let report: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    assert_eq!(output.status.code(), Some(i32::from(told["allowed"] != true)), "{output:?}");
-    told
+    assert_eq!(output.status.code(), Some(i32::from(report["allowed"] != true)), "{output:?}");
+    report
 }
 
-/// The same answers as those to real calls.
+/// `policy test` gives the same answers as real calls.
 fn what_a_call_would_get_is_what_it_gets() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -131,11 +131,12 @@ fn what_a_call_would_get_is_what_it_gets() {
         };
         let real = call_as(&mut server, token, "run_pytest", arguments.clone());
         let before = rows();
-        let told = policy_test(&governed, &["--role", role, "--arguments", &arguments.to_string()]);
+        let report =
+            policy_test(&governed, &["--role", role, "--arguments", &arguments.to_string()]);
         assert_eq!(rows(), before, "nothing is written down");
-        assert_eq!(told["code"], real["error"]["code"], "{policy}: {told} {real}");
-        assert_eq!(told["message"], real["error"]["message"], "{policy}: {told} {real}");
-        assert_eq!(told["allowed"] == true, real["error"].is_null(), "{policy}: {told} {real}");
+        assert_eq!(report["code"], real["error"]["code"], "{policy}: {report} {real}");
+        assert_eq!(report["message"], real["error"]["message"], "{policy}: {report} {real}");
+        assert_eq!(report["allowed"] == true, real["error"].is_null(), "{policy}: {report} {real}");
     }
     governed.write_policy("");
     let reading = ["--role", "viewer", "--tool", "get_evidence", "--arguments", "{}"];
@@ -160,9 +161,9 @@ fn a_token_is_put_in_the_place_of_another_one() {
     assert!(output.status.success(), "{output:?}");
     let new = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     assert_eq!((is_known(&governed.user), is_known(&new)), (false, true));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.starts_with("token 4 for bob, role user, without an end"), "{told}");
-    // Once is enough; and a life that is asked for is had, and handed on.
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("token 4 for bob, role user, without an end"), "{stderr}");
+    // A token can be rotated only once. A later rotation keeps a requested expiry.
     assert_eq!(rotate(&["2"]).status.code(), Some(1));
     assert_eq!(rotate(&["77"]).status.code(), Some(1));
     for arguments in [&["4", "--expires", "1d"][..], &["5"]] {
@@ -189,7 +190,7 @@ fn an_export_is_verified_without_the_store() {
     let verify = |text: &str, arguments: &[&str]| {
         fs::write(&file, text).unwrap();
         let mut command = Command::new(binary());
-        // On another machine: no data folder.
+        // This simulates another machine, without a data folder.
         command.env_clear().args(["audit", "verify", "--format", "json"]).arg(&file);
         let output = command.args(arguments).output().unwrap();
         let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -200,7 +201,7 @@ fn an_export_is_verified_without_the_store() {
     let (code, told) = verify(&whole, &["--head", &head]);
     assert_eq!((code, &told["rows"], &told["first"]), (Some(0), &json!(4), &json!(1)), "{told}");
     assert_eq!((&told["head"], &told["known_head"]), (&json!(head), &json!({ "row": 4 })));
-    // One that goes on from where another one ended.
+    // This export continues an earlier export.
     let rest = export(&["--since-seq", "3"]);
     assert_eq!(rest.lines().count(), 1);
     let lines: Vec<&str> = whole.lines().collect();
@@ -208,7 +209,7 @@ fn an_export_is_verified_without_the_store() {
     let (code, told) = verify(&rest, &["--head", third["hash"].as_str().unwrap()]);
     assert_eq!((code, &told["known_head"]), (Some(0), &json!({ "row": 3 })), "{told}");
     assert_eq!(told["follows"], third["hash"]);
-    // What was done to it.
+    // Exports that were changed afterwards.
     let joined = |lines: &[&str]| lines.join("\n") + "\n";
     for (changed, seq, flaw) in [
         (whole.replacen("\"ada\"", "\"eve\"", 1), 1, "changed"),
@@ -224,7 +225,7 @@ fn an_export_is_verified_without_the_store() {
         );
         assert_eq!(told["intact"], false);
     }
-    // What is missing at its end, a head that was noted tells of.
+    // If rows at the end are missing, only a noted head reveals it.
     let (code, told) = verify(&joined(&lines[..3]), &["--head", &head]);
     assert_eq!((code, &told["known_head"]), (Some(1), &json!("missing")), "{told}");
     for no_export in ["{}\n", "x", "[1]\n", "{\"seq\": 1"] {
@@ -232,15 +233,15 @@ fn an_export_is_verified_without_the_store() {
     }
 }
 
-/// The log against its checkpoints: the exit code, and what was found.
+/// Verifies the log with its checkpoints. Returns the exit code and the report.
 fn verify_checkpoints(governed: &Governed, arguments: &[&str]) -> (Option<i32>, Value) {
     let arguments = [&["audit", "verify", "--format", "json", "--checkpoint"], arguments].concat();
     let output = governed.command(&arguments);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    (output.status.code(), told)
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), report)
 }
 
-/// Some rows, and their checkpoints.
+/// Creates a log with checkpoints. Returns their path.
 fn checkpointed() -> (Governed, String) {
     let governed = Governed::new("ledger");
     let path = governed.beside("checkpoints").to_str().unwrap().to_owned();
@@ -263,7 +264,7 @@ fn a_log_has_the_rows_that_were_signed() {
     let head = governed.verify_audit();
     assert_eq!(found["last"], head["rows"], "the last one is written when the server ends");
 
-    // On another machine: an export, and the public key.
+    // Another machine has only an export and the public key.
     let export = governed.command(&["audit", "export"]).stdout;
     let exported = governed.beside("export.jsonl");
     fs::write(&exported, &export).unwrap();
@@ -289,7 +290,7 @@ fn a_log_has_the_rows_that_were_signed() {
 fn each_byte_of_a_checkpoint_counts() {
     let (governed, path) = checkpointed();
     let signed = fs::read_to_string(&path).unwrap();
-    // Each byte of a checkpoint, a line that is missing an end, and none at all.
+    // Changes bytes of a checkpoint, cuts the last line, and removes all checkpoints.
     let flawed = |text: &[u8], expected: &str| {
         fs::write(&path, text).unwrap();
         let (code, told) = verify_checkpoints(&governed, &[&path]);
@@ -324,7 +325,7 @@ fn a_head_is_signed_when_it_is_old_enough() {
     let before = last().0;
     let mut server = governed.connect();
     server.execute("print(1)");
-    // The first one of a server, and no other for ten minutes.
+    // A server writes a checkpoint soon after its start, and the next after ten minutes.
     let deadline = Instant::now() + Duration::from_secs(30);
     while last().0 == before && Instant::now() < deadline {
         sleep(Duration::from_millis(50));
@@ -333,7 +334,7 @@ fn a_head_is_signed_when_it_is_old_enough() {
     sleep(Duration::from_secs(2));
     let (count, behind) = last();
     assert!(count == before + 1 && behind > 0, "{count} {behind}");
-    // After a second, though nothing is appended any more.
+    // A checkpoint follows after a second, even without a new row.
     policy(1);
     server.execute("print(3)");
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -348,7 +349,7 @@ fn a_head_is_signed_when_it_is_old_enough() {
 
 fn a_new_chain_is_found_by_its_checkpoints() {
     let (governed, path) = checkpointed();
-    // A log that was cut off, and a new chain: intact by themselves.
+    // The log is cut and continued with other rows. The new chain is consistent.
     let cut = "DELETE FROM audit WHERE seq > 4; UPDATE audit_head SET seq = 4, hash = (SELECT hash FROM audit WHERE seq = 4)";
     let store = governed.data.join("governance.db");
     let before = fs::read(&store).unwrap();
@@ -383,7 +384,7 @@ fn a_new_chain_is_found_by_its_checkpoints() {
         told["checkpoints"]["flaws"].to_string().contains("differs from the row that was signed")
     );
 
-    // In the workspace none is written.
+    // Checkpoints are not written to the workspace.
     let inside = governed.workspace.join("checkpoints");
     governed.write_policy(&format!("[audit]\ncheckpoint = {:?}\n", inside.to_str().unwrap()));
     let mut server = governed.connect();
@@ -392,11 +393,11 @@ fn a_new_chain_is_found_by_its_checkpoints() {
     }
     let log = server.finish();
     assert!(!inside.exists() && log.contains("is in the workspace"), "{log}");
-    // Not with every row, but at the start and at the end.
+    // The error is logged at the start and at the end, and not for each row.
     assert_eq!(log.matches("no checkpoint of the audit log").count(), 2, "{log}");
 }
 
-/// The statements that take the store's guards away.
+/// Returns the statements that drop the triggers of the store.
 fn triggers(governed: &Governed) -> String {
     let program = "import sqlite3, sys
 for name, in sqlite3.connect(sys.argv[1]).execute(\"SELECT name FROM sqlite_schema WHERE type = 'trigger'\"):
@@ -474,7 +475,7 @@ fn an_export_goes_on_with_what_is_appended() {
         assert_eq!((&row["seq"], &row["user"]), (&json!(seq), &json!(user)));
         text += &(line + "\n");
     }
-    // It has printed all there is, and goes on.
+    // The export has printed all rows, and waits for more.
     assert!(lines.recv_timeout(Duration::from_secs(2)).is_err());
     assert!(export.try_wait().unwrap().is_none());
     export.kill().unwrap();

@@ -1,4 +1,4 @@
-//! The requirements of tests, and whether this machine meets them.
+//! The requirements of tests, and checks whether this machine meets them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{ServerBuilder, is_root, public_python, python};
 
-/// The ordinary user for whom the sandbox is tested.
+/// The UID of the ordinary user for tests of the sandbox.
 const ORDINARY_USER: u32 = 24_600;
 
 /// A requirement that some machines do not meet.
@@ -20,32 +20,32 @@ pub(crate) enum Need {
     Python,
     /// The tests' virtual environment with packages from PyPI.
     Packages,
-    /// The module venv of the interpreter.
+    /// The interpreter's module `venv`.
     Venv,
-    /// An interpreter of this minor version, like `3.11`.
+    /// An interpreter of this minor version, such as `3.11`.
     PythonVersion(String),
     /// A sandbox of a tier that servers accept by default.
     Sandbox,
     /// Landlock in the version that tier 2 needs.
     Tier2,
-    /// User namespaces.
+    /// User namespaces, for tier 3.
     Tier3,
-    /// The kernel can give a program the same addresses each time. A container may forbid it.
+    /// The kernel can load a program at the same addresses each time. A container may forbid this.
     FixedAddresses,
-    /// User namespaces for an ordinary user. If root runs the tests, this is another user.
+    /// User namespaces for an ordinary user. If root runs the tests, servers run as another user.
     Tier3ForUsers,
-    /// The programs of PostgreSQL.
+    /// PostgreSQL's programs.
     Postgres,
-    /// The tests run as root, so they can start processes of other users.
+    /// Root runs the tests, so they can start processes of other users.
     Root,
-    /// An interpreter with the tests' packages that every user can start. Needed if root runs the tests.
+    /// An interpreter with the tests' packages that every user can start. It matters only if root runs the tests.
     PublicPython,
     /// The test takes many seconds. `cargo test` ignores tests with this need.
     Time,
 }
 
 impl Need {
-    /// Returns whether the need includes an interpreter that other users can start.
+    /// Returns whether a test with this need uses an interpreter that other users can start.
     pub(crate) fn takes_public_python(&self) -> bool {
         matches!(self, Self::PublicPython | Self::Tier3ForUsers)
     }
@@ -71,31 +71,32 @@ impl fmt::Display for Need {
     }
 }
 
-/// The variable that lists the needs whose tests are ignored, such as `Time,Root`. The default is `Time`.
+/// The environment variable that lists needs, such as `Time,Root`. Tests with these needs are ignored. The default is
+/// `Time`.
 const WITHOUT: &str = "QWED_MCP_TESTS_WITHOUT";
 const WITHOUT_BY_DEFAULT: &str = "Time";
 
-/// The variable with a need. Only tests with this need are selected.
+/// The environment variable that selects only the tests with one need.
 const WITH: &str = "QWED_MCP_TESTS_WITH";
 
-/// Returns the needs in the variable, whose tests are ignored.
+/// Returns the needs whose tests are ignored.
 pub(crate) fn waived() -> Vec<String> {
     let by_default = if wanted().is_some() { "" } else { WITHOUT_BY_DEFAULT };
     let names = std::env::var(WITHOUT).unwrap_or_else(|_| by_default.to_owned());
     names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Returns the need that selects tests. None if all tests are selected.
+/// Returns the need that selects tests, or `None` if all tests are selected.
 pub(crate) fn wanted() -> Option<String> {
     std::env::var(WITH).ok().filter(|name| !name.is_empty())
 }
 
-/// Returns whether the caller wants to ignore tests with this need.
+/// Returns whether tests with this need are ignored.
 pub(crate) fn is_waived(need: &Need) -> bool {
     waived().contains(&format!("{need:?}"))
 }
 
-/// Returns the reason why the machine does not meet the need. None if it does. The result is cached.
+/// Returns the reason why the machine does not meet the need, or `None`. The result is cached.
 pub(crate) fn obstacle(need: &Need) -> Option<String> {
     static KNOWN: Mutex<BTreeMap<Need, Option<String>>> = Mutex::new(BTreeMap::new());
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(need) {
@@ -125,7 +126,7 @@ fn find_obstacle(need: &Need) -> Option<String> {
             let too = tier("T2", python::python(), None)?;
             Some(format!("{missing}; {too}"))
         }
-        // At tier 2, root's server runs scripts as another user, who cannot start programs in root's folders.
+        // At tier 2, a root server runs scripts as another user. This user cannot start programs in root's folders.
         Need::Tier2 => {
             tier("T2", &public_python().unwrap_or_else(|| python::python().to_owned()), None)
         }
@@ -147,13 +148,13 @@ fn find_obstacle(need: &Need) -> Option<String> {
     }
 }
 
-/// Returns whether the kernel can give a program the same addresses each time.
+/// Returns whether the kernel can load a program at the same addresses each time.
 pub(crate) fn can_fix_addresses() -> bool {
     let mut command = Command::new("setarch");
     command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
 }
 
-/// Returns the reason of the real binary why it does not run scripts of this interpreter at this tier.
+/// Returns the reason why the real binary cannot run scripts of this interpreter at this tier.
 fn tier(tier: &str, python: &Path, user: Option<u32>) -> Option<String> {
     let mut builder = ServerBuilder::of_interpreter(python);
     if tier == "T2" {

@@ -1,4 +1,4 @@
-//! A typed driver of the real binary.
+//! Drives the real binary with typed calls.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,52 +14,52 @@ use serde_json::{Value, json};
 
 use super::{Scratch, binary, deadline, is_over, is_root, public, public_python, python};
 
-/// The maximum time for loading all modules.
+/// The maximum time until the interpreters are warm.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The timeout of a synchronous call in tests.
+/// The environment variable with the timeout of a synchronous call, in ms.
 pub(crate) const SYNC_TIMEOUT: &str = "QWED_MCP_TEST_SYNC_TIMEOUT_MS";
 
-/// The maximum time to wait for a reply. Longer than the longest timeout of a call.
+/// The maximum time to wait for a reply. It is longer than the longest timeout of a call.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The settings with which a server is started.
+/// The settings of a server to start.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerBuilder {
     variables: Vec<(String, String)>,
-    /// The current folder of the server. The default is the current folder of the tests.
+    /// The current folder of the server. `None` is the current folder of the tests.
     folder: Option<PathBuf>,
-    /// The user of the server. The default is the user of the tests.
+    /// The UID of the server. `None` is the user of the tests.
     user: Option<u32>,
-    /// The path of the program. The default is the binary under test.
+    /// The path of the program. `None` is the binary under test.
     path: Option<PathBuf>,
 }
 
 impl ServerBuilder {
-    /// Creates the settings of a server that may run code with the tests' interpreter. Its environment has only these
-    /// variables and PATH.
+    /// Creates the settings of a server that may run code with the tests' interpreter. The server's environment has
+    /// only these variables and `PATH`.
     pub(crate) fn new() -> Self {
         Self::of_interpreter(python())
     }
 
-    /// The same as [`Self::new`], with another interpreter.
+    /// Like [`Self::new`], with another interpreter.
     pub(crate) fn of_interpreter(python: &Path) -> Self {
         let mut builder = Self { variables: Vec::new(), folder: None, user: None, path: None };
         if !is_root() {
-            // Tests count descriptors and look for leaks.
+            // Lets tests inspect the server's file descriptors.
             builder = builder.variable("QWED_MCP_TEST_DUMPABLE", "1");
         }
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
-            // Whether a run is warm depends on the time, so tests of warm runs enable them explicitly.
+            // A run may be cold if its interpreter is not warm in time, so only tests of warm runs switch them on.
             .variable("QWED_MCP_WARM", "off")
             // On a busy machine, some scripts need more than 30 s.
             .variable(SYNC_TIMEOUT, "200000")
             .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
     }
 
-    /// Runs code without the analysis, for tests with harmful code.
+    /// Switches the analysis off, for tests with harmful code.
     pub(crate) fn unchecked(self) -> Self {
         self.variable("QWED_MCP_TEST_UNCHECKED_CODE", "1")
     }
@@ -69,13 +69,13 @@ impl ServerBuilder {
         self.variable("QWED_MCP_WARM", "on").variable("QWED_MCP_PRELOAD", modules)
     }
 
-    /// Runs as the user and group with this number. The tests must run as root.
+    /// Runs the server with this UID and GID. The tests must run as root.
     pub(crate) fn with_user(mut self, user: u32) -> Self {
         self.user = Some(user);
         self
     }
 
-    /// Starts a copy of the binary, or a symlink to it.
+    /// Starts the program at this path: a copy of the binary, or a symlink to it.
     pub(crate) fn started_by(mut self, path: &Path) -> Self {
         self.path = Some(path.to_owned());
         self
@@ -87,7 +87,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts in this folder, like a client with an open project.
+    /// Starts the server in this folder, as a client does with an open project.
     pub(crate) fn in_folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
         self
@@ -98,7 +98,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Returns the command, for tests that handle the process themselves.
+    /// Returns the command, for tests that manage the process themselves.
     pub(crate) fn command(&self) -> Command {
         let own = || if self.user.is_some() { public(&binary()) } else { binary() };
         let mut command = Command::new(self.path.clone().unwrap_or_else(own));
@@ -119,7 +119,8 @@ impl ServerBuilder {
         command.spawn().unwrap()
     }
 
-    /// Returns this builder without the sandbox, and for tier T2, each with an interpreter that every user can start.
+    /// Returns settings for a server without the sandbox, and for one at tier 2. Both use an interpreter that every
+    /// user can start.
     pub(crate) fn below_tier_3(self) -> [Self; 2] {
         let python = public_python().expect("the test needs PublicPython");
         let builder = self.variable("QWED_MCP_PYTHON", python.to_str().unwrap());
@@ -142,7 +143,7 @@ impl ServerBuilder {
         answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Starts the server without sending a message.
+    /// Starts the server without a handshake.
     pub(crate) fn start(self) -> McpProcess {
         let scratch = Scratch::new();
         if let Some(user) = self.user {
@@ -152,7 +153,7 @@ impl ServerBuilder {
         let path = self.variables.iter().find(|(name, _)| name == "PATH");
         let marked = path.map(|(_, path)| format!("{path}:{folder}"));
         let builder = self.variable("TMPDIR", folder);
-        // The processes of this server are recognised by this variable, see `alive_with_marker`.
+        // This variable marks the processes of the server for `alive_with_marker`.
         let builder = match marked {
             Some(path) => builder.variable("PATH", &path),
             None => builder,
@@ -160,7 +161,7 @@ impl ServerBuilder {
         McpProcess::of(builder.command(), scratch)
     }
 
-    /// Starts the server, and performs the handshake of the newest revision that has one.
+    /// Starts the server, and performs the handshake of the newest revision that has a handshake.
     pub(crate) fn connect(self) -> McpProcess {
         let mut server = self.start();
         server.initialize("2025-11-25");
@@ -168,7 +169,6 @@ impl ServerBuilder {
     }
 }
 
-/// A running server.
 #[derive(Debug)]
 pub(crate) struct McpProcess {
     child: Child,
@@ -178,15 +178,14 @@ pub(crate) struct McpProcess {
     /// Messages that arrived while the test waited for another message.
     unclaimed: VecDeque<Value>,
     last_id: i64,
-    /// The server's TMPDIR.
+    /// The `TMPDIR` of the server.
     pub(crate) scratch: Scratch,
 }
 
-/// The result of a `tools/call`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallResult {
     pub(crate) texts: Vec<String>,
-    /// The pictures after the texts.
+    /// The pictures, which follow the texts.
     pub(crate) pictures: Vec<Vec<u8>>,
     pub(crate) is_error: bool,
     pub(crate) meta: Value,
@@ -214,7 +213,7 @@ impl CallResult {
         }
     }
 
-    /// Returns the text of a result with exactly one block, except for a note about its checks.
+    /// Returns the text of a result with one text. A note about the script's checks may follow it.
     pub(crate) fn text(&self) -> &str {
         let is_note =
             |text: &String| text.starts_with("Nothing was verified: ") || text.starts_with("line ");
@@ -229,7 +228,7 @@ impl CallResult {
 }
 
 impl McpProcess {
-    /// Starts a server like a client that knows only a command.
+    /// Starts a server with this command, as a client would.
     pub(crate) fn of_command(mut command: Command) -> Self {
         let scratch = Scratch::new();
         command.env("TMPDIR", scratch.path());
@@ -250,7 +249,7 @@ impl McpProcess {
         thread::spawn(move || {
             for line in stdout.split(b'\n') {
                 let Ok(line) = line else { return };
-                // Standard output must have only JSON-RPC, so every line is checked here.
+                // Standard output must contain only JSON-RPC, so each line is parsed here.
                 let message = serde_json::from_slice(&line)
                     .map_err(|error| format!("{error} in {:?}", String::from_utf8_lossy(&line)));
                 if lines.send(message).is_err() {
@@ -291,14 +290,13 @@ impl McpProcess {
         reply["result"].clone()
     }
 
-    /// Sends bytes as they are.
+    /// Sends these bytes without a line end.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("the input is open");
         stdin.write_all(bytes).unwrap();
         stdin.flush().unwrap();
     }
 
-    /// Sends a message as a line.
     pub(crate) fn send(&mut self, message: &Value) {
         let mut line = message.to_string();
         line.push('\n');
@@ -313,7 +311,6 @@ impl McpProcess {
         id
     }
 
-    /// Sends a request and waits for its reply.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
         let id = self.start_request(method, params);
         self.reply(id)
@@ -328,12 +325,11 @@ impl McpProcess {
         CallResult::from_reply(&self.reply(id))
     }
 
-    /// Runs a script, synchronously.
     pub(crate) fn execute(&mut self, code: &str) -> CallResult {
         self.call("execute_python_code", &json!({ "code": code }))
     }
 
-    /// Starts a script, synchronously, and returns the request's id.
+    /// Starts a synchronous call with a script. Returns the id of the request.
     pub(crate) fn start_execute(&mut self, code: &str) -> i64 {
         self.start_call("execute_python_code", &json!({ "code": code }))
     }
@@ -378,12 +374,11 @@ impl McpProcess {
         }));
     }
 
-    /// Waits for the reply to the request with this id.
     pub(crate) fn reply(&mut self, id: i64) -> Value {
         self.message_where(|message| message["id"] == id)
     }
 
-    /// Waits for a message that satisfies a condition. Stores other messages.
+    /// Waits for a message that satisfies a condition. Stores all other messages.
     pub(crate) fn message_where(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(position) = self.unclaimed.iter().position(&fits) {
             return self.unclaimed.remove(position).unwrap();
@@ -401,18 +396,18 @@ impl McpProcess {
         }
     }
 
-    /// Returns the reply to a request, if it arrived while the test waited for another message.
+    /// Returns the reply to a request if it has already arrived, while the test waited for another message.
     pub(crate) fn unclaimed_reply(&mut self, id: i64) -> Option<Value> {
         let position = self.unclaimed.iter().position(|message| message["id"] == id)?;
         self.unclaimed.remove(position)
     }
 
-    /// The next message, in the order of arrival.
+    /// Returns the next message in the order of arrival, or `None`.
     pub(crate) fn next_message(&mut self, limit: Duration) -> Option<Value> {
         self.unclaimed.pop_front().or_else(|| self.receive(limit))
     }
 
-    /// Returns the last message before the end of the output, for a server that is about to end.
+    /// Returns the last message before the end of the server's output. The server must be about to exit.
     pub(crate) fn last_message(&mut self) -> Option<Value> {
         let mut last = self.unclaimed.pop_back();
         loop {
@@ -442,8 +437,8 @@ impl McpProcess {
         }
     }
 
-    /// Runs a script in a warm interpreter. Runs it again if it was cold, because the server may give up a fork server
-    /// while other tests keep the processors busy.
+    /// Runs a script in a warm interpreter. Repeats a cold run, because the server may end a fork server while other
+    /// tests keep the processors busy.
     pub(crate) fn execute_warm(&mut self, code: &str) -> CallResult {
         let result = self.execute(code);
         if result.execution()["warm"] != false {
@@ -453,7 +448,6 @@ impl McpProcess {
         self.execute(code)
     }
 
-    /// Asserts that the server still answers.
     pub(crate) fn assert_alive(&mut self) {
         let reply = self.request("ping", &json!({}));
         assert_eq!(reply["result"], json!({}), "{reply}");
@@ -463,14 +457,14 @@ impl McpProcess {
         drop(self.stdin.take());
     }
 
-    /// Sends a signal by its name without `SIG`, such as `TERM`.
+    /// Sends a signal, given by its name without `SIG`, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().unwrap();
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).unwrap());
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
-    /// Waits until the process has ended. Panics long after `limit`.
+    /// Waits until the process has exited. Panics long after `limit`.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
         loop {
@@ -482,7 +476,7 @@ impl McpProcess {
         }
     }
 
-    /// Closes the input, expects a clean end, and returns the log.
+    /// Closes the input, asserts that the server exits with 0, and returns the log.
     pub(crate) fn finish(mut self) -> String {
         self.close_input();
         let status = self.wait_for_exit(Duration::from_secs(10));
@@ -493,7 +487,7 @@ impl McpProcess {
         self.log()
     }
 
-    /// Returns the log, after the process has ended.
+    /// Returns the log. The process must have exited.
     pub(crate) fn log(&mut self) -> String {
         self.log.take().expect("asked once").join().unwrap()
     }
@@ -501,7 +495,7 @@ impl McpProcess {
 
 impl Drop for McpProcess {
     fn drop(&mut self) {
-        // Kill the server of a failed test.
+        // If the test has failed, the server still runs.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The code with which all tests drive the server.
+//! The harness with which all tests drive the server.
 
 #[macro_use]
 mod suite;
@@ -32,37 +32,33 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-/// The root of the checkout.
 pub(crate) fn root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> =
         LazyLock::new(|| path_of("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR")));
     &ROOT
 }
 
-/// The binary under test.
 pub(crate) fn binary() -> PathBuf {
     path_of("CARGO_BIN_EXE_qwed-mcp", env!("CARGO_BIN_EXE_qwed-mcp"))
 }
 
-/// The path in one of Cargo's variables: the one at run time if it is set, because `.ci/situations`
+/// Returns the path in one of Cargo's variables. The value at run time takes precedence, because `.ci/situations`
 /// runs these tests in copies of the checkout.
 fn path_of(variable: &str, when_compiled: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| when_compiled.into(), PathBuf::from)
 }
 
-/// Returns whether root runs the tests.
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// The user to start servers as where they are to be an ordinary user's: the tests' own where that
-/// is not root.
+/// Returns the UID for servers of an ordinary user. `None` means that the tests already run as an ordinary user.
 pub(crate) fn ordinary_user(number: u32) -> Option<u32> {
     is_root().then_some(number)
 }
 
-/// Returns whether every user of the machine can reach and read `path`: through each of its folders, including the
-/// folders of symlinks.
+/// Returns whether every user of the machine can read `path`. This includes the parent folders, and the folders of
+/// symlinks in the path.
 pub(crate) fn is_public(path: &Path) -> bool {
     is_public_within(path, 40)
 }
@@ -89,11 +85,11 @@ fn is_public_within(path: &Path, links_max: usize) -> bool {
     true
 }
 
-/// The public copies so far, by the path of the original.
+/// The public copies, by the path of the original.
 static PUBLIC_COPIES: Mutex<BTreeMap<PathBuf, TempDir>> = Mutex::new(BTreeMap::new());
 
-/// Returns a path by which other users of the machine can read this file or folder of the checkout. This is its own
-/// path, unless root runs the tests in a private folder: then it is that of a copy, which the first call makes.
+/// Returns a path by which other users can read this file or folder of the checkout. If root runs the tests in a
+/// private folder, this is the path of a copy. The first call creates the copy.
 pub(crate) fn public(path: &Path) -> PathBuf {
     if !is_root() || is_public(path) {
         return path.to_owned();
@@ -111,20 +107,20 @@ fn copy_to_public_folder(path: &Path) -> TempDir {
     std::fs::set_permissions(folder.path(), public).unwrap();
     let copy = |arguments: &[&str]| {
         let mut command = std::process::Command::new("cp");
-        // Copy symlinks of a virtual environment as symlinks, because they lead to the interpreter's folder.
+        // Copies symlinks as symlinks, because those in a virtual environment lead to the interpreter's folder.
         command
             .args(["--recursive", "--no-dereference"])
             .args(arguments)
             .args([path, folder.path()]);
         command.stderr(std::process::Stdio::null()).status().unwrap().success()
     };
-    // Hard links cost no disk, but another file system needs a copy.
+    // Hard links need no disk space, but another file system needs a real copy.
     let is_copied = copy(&["--link"]) || copy(&["--force", "--preserve=mode,links"]);
     assert!(is_copied, "{} cannot be copied to {}", path.display(), folder.path().display());
     folder
 }
 
-/// Removes the public copies at the end of all tests.
+/// Removes the public copies after all tests.
 fn remove_public_copies() {
     PUBLIC_COPIES.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }

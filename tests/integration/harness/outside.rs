@@ -1,4 +1,4 @@
-//! Objects outside of the sandbox, which hostile scripts try to reach.
+//! Objects outside of the sandbox that hostile scripts try to reach.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -24,7 +24,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// Creates the objects for `user`. None is the user of the tests.
+    /// Creates the objects for a user. `None` is the user of the tests.
     pub(crate) fn new(user: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -45,7 +45,7 @@ impl Outside {
         }
         let mut victim = Command::new("sleep");
         victim.arg("7200").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Not the group of this process: if its number is 1, killpg(2) would signal all processes.
+        // Uses a new process group. If this process were in group 1, killpg(2) would signal all processes.
         victim.process_group(0);
         if let Some(user) = user {
             victim.uid(user).gid(user);
@@ -72,7 +72,7 @@ impl Outside {
         }
     }
 
-    /// Returns the text with the names of these objects, for a server with this PID.
+    /// Fills the names of these objects into an attack, for a server with this PID.
     pub(crate) fn filled_in(&self, text: &str, server: u32, tag: &str) -> String {
         let path = |name: &str| self.path(name).to_str().unwrap().to_owned();
         [

@@ -1,26 +1,26 @@
-//! Time limits of tests. Only this module knows how busy the machine is.
+//! Time limits of tests. No other module considers how busy the machine is.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The number of tries for an action that a busy machine often lets fail, for each process that competes for a
-/// processor.
+/// The number of tries for an action that often fails on a busy machine. It is multiplied by the number of processes
+/// for each processor.
 const TRIES: u32 = 12;
 
-/// Returns the time limit on this machine at this time. A test that waits for an event fails after this time. The
-/// duration is not asserted.
+/// Returns the time after which a test that waits for an event fails. It grows with the current load. Tests do not
+/// assert this duration.
 pub(crate) fn deadline(limit: Duration) -> Duration {
     limit.mul_f64(busyness() * 5.0)
 }
 
-/// Returns whether an event that the test has waited for since `started` is long overdue. The load may have increased
-/// since then.
+/// Returns whether an event is long overdue. The test has waited for the event since `started`, and the load may have
+/// increased since then.
 pub(crate) fn is_over(started: Instant, limit: Duration) -> bool {
     started.elapsed() > limit && started.elapsed() > deadline(limit)
 }
 
-/// Asserts that an action takes less than `limit` if other processes do not delay it: one of several tries must be fast
-/// enough. An action that waits by design never is.
+/// Asserts that an action can take less than `limit`, by several tries. One fast try is enough, because other
+/// processes may delay the others. An action that waits by design is slow in every try.
 #[track_caller]
 pub(crate) fn quickest(limit: Duration, mut action: impl FnMut() -> Duration) {
     let mut taken = Vec::new();
@@ -46,8 +46,8 @@ pub(crate) fn succeeds_once(mut action: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Waits until `condition` holds, or until long after `limit`. Returns the duration, or None. With a limit of zero, it
-/// does not wait.
+/// Waits until `condition` holds, or until long after `limit`. Returns the duration, or `None`. If `limit` is zero,
+/// it checks once without waiting.
 pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Option<Duration> {
     let started = Instant::now();
     loop {
@@ -61,12 +61,12 @@ pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Optio
     }
 }
 
-/// Returns the number of processes that compete for each processor, at least one.
+/// Returns the number of running processes for each processor, at least 1.
 fn busyness() -> f64 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut fields = load.split(' ');
-    // The average of the last minute, and the current value: `running/all`.
+    // The first field is the average of the last minute. The fourth field is `running/all` (proc_loadavg(5)).
     let minute: f64 = fields.next().and_then(|field| field.parse().ok()).unwrap_or(0.0);
     let running = fields.nth(2).and_then(|field| field.split('/').next()?.parse().ok());
     let processors = u32::try_from(processors).map_or(1.0, f64::from);

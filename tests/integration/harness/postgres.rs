@@ -1,6 +1,6 @@
-//! A real PostgreSQL server for tests, in a temporary folder that is removed at the end.
+//! Runs a real PostgreSQL server for tests, in a temporary folder that is removed at the end.
 //!
-//! The library's tests include this file too, so it uses nothing of the harness.
+//! The library's tests include this file too, so it must not use the rest of the harness.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -15,9 +15,9 @@ use std::{env, fs, thread};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 
-/// The folders of Debian's packages, one for each version.
+/// The folder of Debian's packages, with a folder for each version.
 const OF_DEBIAN: &str = "/usr/lib/postgresql";
-/// The users for the server if root runs the tests, because PostgreSQL refuses to run as root.
+/// The possible users of the server if root runs the tests, because PostgreSQL refuses to run as root.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 /// The maximum time for the start of a server.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -45,16 +45,16 @@ pub(crate) fn programs() -> Option<PathBuf> {
     PROGRAMS.clone()
 }
 
-/// A server with its data. It ends when this value is dropped, or when the process of the tests ends for any reason.
+/// A server with its data. It ends when this value is dropped, and also when the process of the tests ends.
 pub(crate) struct Postgres {
     folder: PathBuf,
     port: u16,
     options: String,
-    /// Ends the server and removes its data when its input ends.
+    /// A process that ends the server and removes its data at the end of its own input.
     cleaner: Child,
 }
 
-/// The server for all tests that do not end the server.
+/// Returns the server for all tests that do not stop it.
 pub(crate) fn shared() -> &'static Postgres {
     static SHARED: LazyLock<Mutex<Option<&'static Postgres>>> = LazyLock::new(Mutex::default);
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl Postgres {
         Self::start_with("", |_| {})
     }
 
-    /// Starts a server with these additional options, after `prepare` has put files into its folder.
+    /// Starts a server with additional options. First calls `prepare`, which may write files to the server's folder.
     pub(crate) fn start_with(options: &str, prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("qwed-postgres-").tempdir().unwrap().keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -106,7 +106,7 @@ impl Postgres {
     pub(crate) fn begin(&self) {
         let (data, log) = (self.folder.join("data"), self.folder.join("log"));
         let begun = Instant::now();
-        // First remove the remains of a killed server.
+        // Remains of a killed server can prevent the start, so try again.
         loop {
             let started = Self::program("pg_ctl")
                 .args(["-w", "-s", "-o", &self.options, "-D"])
@@ -132,22 +132,23 @@ impl Postgres {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let server: i32 = file.lines().next().unwrap().parse().unwrap();
         let children = format!("/proc/{server}/task/{server}/children");
-        // Stopped, it starts no others.
+        // A stopped server process cannot start more processes.
         kill(Pid::from_raw(server), Signal::SIGSTOP).unwrap();
         let children = fs::read_to_string(children).unwrap_or_default();
         kill(Pid::from_raw(server), Signal::SIGKILL).unwrap();
         for child in children.split_whitespace() {
-            // It may have ended by itself.
+            // The child may have exited by itself.
             let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
         }
     }
 
-    /// Stops all processes of the server until the guard is dropped. The server then does not answer.
+    /// Stops all processes of the server with SIGSTOP, so that the server does not answer. Dropping the guard
+    /// continues them.
     #[allow(dead_code, reason = "the library's own tests have no use for it")]
     pub(crate) fn silence(&self) -> Silence {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let server: i32 = file.lines().next().unwrap().parse().unwrap();
-        // Stopped, it starts no others.
+        // A stopped server process cannot start more processes.
         kill(Pid::from_raw(server), Signal::SIGSTOP).unwrap();
         let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
         let children = children.unwrap_or_default();
@@ -172,12 +173,12 @@ impl Postgres {
         self.url(&name)
     }
 
-    /// The URL of a database, by TCP.
+    /// Returns the TCP URL of a database.
     pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres://qwed@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The same through the socket.
+    /// Returns the URL of a database by the server's Unix socket.
     pub(crate) fn socket_url(&self, database: &str) -> String {
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://qwed@{folder}:{}/{database}", self.port)
@@ -188,7 +189,7 @@ impl Postgres {
         self.sql_as("qwed", database, sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"))
     }
 
-    /// Executes statements as this role. Returns their output, or the error.
+    /// Executes statements with this role. Returns their output, or the error.
     pub(crate) fn sql_as(&self, role: &str, database: &str, sql: &str) -> Result<String, String> {
         let name = database.rsplit('/').next().unwrap();
         let output = Self::program("psql")
@@ -212,7 +213,7 @@ impl Postgres {
     }
 }
 
-/// The processes of a stopped server.
+/// The PIDs of a stopped server, which continues when this value is dropped.
 pub(crate) struct Silence(Vec<i32>);
 
 impl Drop for Silence {
@@ -230,7 +231,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The user of the server, if root runs the tests.
+/// Returns the user for the server if root runs the tests.
 fn user() -> Option<User> {
     if !geteuid().is_root() {
         return None;

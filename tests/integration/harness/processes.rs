@@ -1,4 +1,4 @@
-//! The remains of a run: processes, descriptors, files, memory.
+//! Finds the remains of a run: processes, file descriptors, files and memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 
 use super::python;
 
-/// The number of processes of an idle fork server: two of the server itself, one that creates inits, and three spare
-/// children with an init each.
+/// The number of processes of an idle fork server: two of the server itself, one that creates init processes, and
+/// three spare children, each with an init process.
 pub(crate) const FORK_SERVER_PROCESSES: usize = 9;
 
 /// Returns whether the process exists and is not a zombie.
@@ -15,7 +15,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The processes below `pid`, zombies included.
+/// Returns the PIDs of all descendants of `pid`, zombies included.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         processes().into_iter().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
@@ -30,14 +30,14 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Returns all processes that run scripts of one server, with any parent. Each has the server's `PATH`, which contains
-/// the server's `TMPDIR`.
+/// Returns the PIDs of all processes that run scripts of one server, whatever their parent is. Their environment has
+/// the server's `PATH`, which contains the server's `TMPDIR`.
 pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     let marker = scratch.to_str().unwrap();
     let of_scratch = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        // The program may be a copy, or may have been rebuilt since.
+        // Compares the name only, because the program may be a copy, or may have been rebuilt.
         let name = program.file_name().unwrap_or_default();
         let is_server = name.as_encoded_bytes().starts_with(b"qwed-mcp");
         !is_server && String::from_utf8_lossy(&environment).contains(marker) && is_alive(*pid)
@@ -45,25 +45,24 @@ pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     processes().into_iter().filter(of_scratch).collect()
 }
 
-/// Returns whether a descendant of the server with this scratch folder has this number of threads. A project shows its
-/// progress in this way, because its files are not visible before its end.
+/// Returns whether a script process of the server with this scratch folder has this number of threads. Test projects
+/// start threads to signal their progress, because their files are not visible before the end of the run.
 pub(crate) fn has_threads(scratch: &Path, count: u32) -> bool {
     let of_process = |pid| status_of(pid, "Threads").is_some_and(|told| told == count.to_string());
     alive_with_marker(scratch).into_iter().any(of_process)
 }
 
-/// Returns the number of open descriptors of the process.
 pub(crate) fn open_descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// The resident memory of the process, in KiB.
+/// Returns the resident memory of the process, in KiB.
 pub(crate) fn resident_kibibytes(pid: u32) -> u64 {
     let resident = status_of(pid, "VmRSS").unwrap();
     resident.trim_end_matches("kB").trim().parse().unwrap()
 }
 
-/// A field of the status of a process, if it still exists.
+/// Returns a field of `/proc/PID/status`, or `None` if the process has ended.
 pub(crate) fn status_of(pid: u32, field: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mut values = status.lines().filter_map(|line| line.split_once(':'));
@@ -82,7 +81,7 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// The `TMPDIR` of one server, so that tests see the files that the server leaves.
+/// The `TMPDIR` of one server, in which tests find the files that the server leaves.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: tempfile::TempDir,
@@ -97,13 +96,13 @@ impl Scratch {
         self.folder.path()
     }
 
-    /// What is in the folder.
     pub(crate) fn entries(&self) -> Vec<PathBuf> {
         fs::read_dir(self.path()).unwrap().flatten().map(|entry| entry.path()).collect()
     }
 }
 
-/// Programs that compute: eight for each processor, each in its own session. They end when this value is dropped.
+/// Processes that keep all processors busy: eight for each processor, each in its own session. They end when this
+/// value is dropped.
 pub(crate) struct BusyProcessors(Vec<Child>);
 
 impl BusyProcessors {

@@ -1,13 +1,13 @@
-//! Programs that tests create and then start.
+//! Creates programs that tests then start.
 //!
-//! A child process writes them. If this process did, a child that another test starts at that moment would have the
-//! file open for writing until its own `execve`, and the program could not be started (`ETXTBSY`, `execve(2)`).
+//! A child process writes each program. If this process wrote it, a child that another test starts at the same time
+//! would inherit the open file until its own `execve`. During that time, the program could not be started (`ETXTBSY`,
+//! execve(2)).
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes an executable script.
 pub(crate) fn write_program(path: impl AsRef<Path>, text: &str) {
     let mut install = install(Path::new("/dev/stdin"), path.as_ref());
     let mut child = install.stdin(Stdio::piped()).spawn().unwrap();
@@ -15,7 +15,6 @@ pub(crate) fn write_program(path: impl AsRef<Path>, text: &str) {
     assert!(child.wait().unwrap().success(), "{}", path.as_ref().display());
 }
 
-/// Copies a program.
 pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = install(from.as_ref(), to.as_ref()).status().unwrap();
     assert!(copied.success(), "{}", to.as_ref().display());

@@ -1,5 +1,5 @@
-//! The Python side: the interpreter that servers run scripts with, and a virtual environment below `target/` with
-//! the real packages from PyPI.
+//! Finds the interpreter for scripts, and creates a virtual environment below `target/` with the real packages from
+//! PyPI.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -11,14 +11,14 @@ use std::time::Instant;
 use super::machine::Need;
 use super::{is_public, is_root, public, root, suite};
 
-/// The oldest version that the packages of `tests/requirements.txt` support.
+/// The oldest Python version that the packages in `tests/requirements.txt` support.
 const VERSION_MIN: (u32, u32) = (3, 11);
 
-/// The possible names of an interpreter that is new enough.
+/// The possible program names of an interpreter that is new enough.
 const NAMES: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
-/// The tests' interpreter: that of the virtual environment if it exists, else the first one on the PATH. A test of
-/// scripts that import packages declares [`Need::Packages`]; then the environment has been made before the test runs.
+/// Returns the tests' interpreter: the virtual environment's if it exists, otherwise the first one on `PATH`. A test
+/// whose scripts import packages declares [`Need::Packages`]. Then the environment exists before the test runs.
 pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
@@ -31,18 +31,18 @@ pub(crate) fn python() -> &'static Path {
 ///
 /// # Errors
 ///
-/// The reason and the remedy if it cannot be created here.
+/// Returns the reason and the remedy if the environment cannot be created.
 pub(super) fn packages() -> Result<(), String> {
     static MADE: OnceLock<Result<(), String>> = OnceLock::new();
     MADE.get_or_init(prepare).clone()
 }
 
-/// Returns the reason why the machine has no interpreter. None if it has one.
+/// Returns the reason why the machine has no interpreter, or `None`.
 pub(super) fn obstacle() -> Option<String> {
     base_interpreter().is_none().then(|| NO_INTERPRETER.to_owned())
 }
 
-/// Returns the reason why the interpreter cannot create virtual environments. None if it can.
+/// Returns the reason why the interpreter cannot create virtual environments, or `None`.
 pub(super) fn venv_obstacle() -> Option<String> {
     let base = base_interpreter()?;
     let has_venv = Command::new(&base).args(["-c", "import ensurepip, venv"]).output();
@@ -53,7 +53,7 @@ pub(super) fn venv_obstacle() -> Option<String> {
 const NO_INTERPRETER: &str = "no python3 on the PATH: install Python 3.11 or later";
 const VENV_REMEDY: &str = "install Debian's python3-venv";
 
-/// The minor version of the tests' interpreter, like `3.11`.
+/// Returns the minor version of the tests' interpreter, such as `3.11`.
 pub(super) fn version() -> String {
     static VERSION: OnceLock<String> = OnceLock::new();
     let ask = || {
@@ -63,8 +63,8 @@ pub(super) fn version() -> String {
     VERSION.get_or_init(ask).clone()
 }
 
-/// An interpreter of the tests' version that servers of another user can start: the tests' own, or
-/// the one in a public copy of their environment. Only root has servers of another user.
+/// Returns an interpreter of the tests' version that every user can start, or `None`. It is the tests' own
+/// interpreter, one in a public copy of their environment, or the system's. Only root starts servers as another user.
 pub(crate) fn public_python() -> Option<PathBuf> {
     static PUBLIC: OnceLock<Option<PathBuf>> = OnceLock::new();
     suite::assert_declared("PublicPython", Need::takes_public_python);
@@ -80,8 +80,8 @@ pub(crate) fn public_python() -> Option<PathBuf> {
     PUBLIC.get_or_init(find).clone()
 }
 
-/// The folder of the tests' packages for PYTHONPATH, if [`public_python`] is not in an environment
-/// that has them.
+/// Returns the folder of the tests' packages for `PYTHONPATH`, or `None` if the environment of [`public_python`]
+/// already has the packages.
 pub(crate) fn public_packages() -> Option<PathBuf> {
     let has_packages = public_python()?.parent()?.parent()?.join("pyvenv.cfg").exists();
     let packages = format!("lib/python{}/site-packages", version());
@@ -118,7 +118,7 @@ fn prepare() -> Result<(), String> {
         return Err(format!("python3 is {major}.{minor}: install Python 3.11 or later"));
     }
     fs::create_dir_all(root().join("target")).unwrap();
-    // A test runner with a process for each test calls this many times at once.
+    // A test runner that starts a process for each test calls this function many times at once.
     let lock = File::create(root().join("target/python.lock")).unwrap();
     if lock.try_lock().is_err() {
         say("waiting for the process that makes the tests' Python environment");
@@ -140,7 +140,8 @@ fn prepare() -> Result<(), String> {
             format!("target/python could not be made ({failed}): it takes the network once")
         })?;
     }
-    // Otherwise some test would compile the packages at their first import. Not all of their files are valid.
+    // Compiles the packages now, so that tests do not compile them at their first import. Some files are not valid
+    // Python.
     say("compiling the packages");
     let compile = ["-m", "compileall", "-q", "-j0"];
     let library = environment().join("lib");
@@ -150,8 +151,8 @@ fn prepare() -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the commands that create the environment. They use uv if it is on the PATH, because uv is faster and needs
-/// no venv.
+/// Returns the commands that create the environment. They use uv if it is on `PATH`, because uv is faster and does
+/// not need the module `venv`.
 fn steps(base: &Path) -> Result<(&'static str, [Command; 2]), String> {
     let packages = root().join("tests/requirements.txt");
     let has_uv = Command::new("uv").arg("--version").output();
@@ -175,8 +176,8 @@ fn steps(base: &Path) -> Result<(&'static str, [Command; 2]), String> {
     Ok(("pip", [make, install]))
 }
 
-/// Returns the first interpreter on the PATH that is new enough for the packages, or else `python3`. Returns its real
-/// path, because the program on the PATH may be a shim.
+/// Returns the real path of the first interpreter on `PATH` that is new enough, or else of `python3`. The program on
+/// `PATH` may be a shim.
 fn base_interpreter() -> Option<PathBuf> {
     static BASE: OnceLock<Option<PathBuf>> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -190,7 +191,6 @@ fn base_interpreter() -> Option<PathBuf> {
     .clone()
 }
 
-/// The major and minor version of an interpreter.
 fn version_of(python: &Path) -> Option<(u32, u32)> {
     let code = "import sys; print(*sys.version_info[:2])";
     let output = Command::new(python).args(["-I", "-c", code]).output().ok()?;
@@ -199,18 +199,18 @@ fn version_of(python: &Path) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Runs a step, and passes its output on to standard error: standard output is the test report.
+/// Runs a step, and copies its output to standard error, because standard output is the test report.
 ///
 /// # Errors
 ///
-/// The command and its last line of output if it fails.
+/// Returns the command and its last line of output if it fails.
 fn run(command: &mut Command) -> Result<(), String> {
     let shown = format!("{command:?}");
     let (reader, writer) = io::pipe().unwrap();
     let outputs = (writer.try_clone().unwrap(), writer);
     let child = command.stdin(Stdio::null()).stdout(outputs.0).stderr(outputs.1).spawn();
     let mut child = child.map_err(|error| format!("{shown}: {error}"))?;
-    // The command holds the parent's ends of the pipe, which would keep it open.
+    // `command` still owns the write ends of the pipe. Close them, because the reader would wait for them.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut last = String::new();
     for line in BufReader::new(reader).lines().map_while(Result::ok) {
@@ -228,10 +228,10 @@ fn say(line: &str) {
     eprintln!("{line}");
 }
 
-/// The version of uv for tests.
+/// The version of uv that the tests install.
 const UV: &str = "uv==0.13.9";
 
-/// Returns the path of uv for tests. Installs it below `target/` if necessary.
+/// Returns the path of this uv. Installs it below `target/` if necessary.
 pub(crate) fn uv() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {

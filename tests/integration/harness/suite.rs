@@ -1,7 +1,7 @@
-//! The list of tests. Each test has a name, needs, and a function.
+//! The list of tests. Each test has a name, needs and a function.
 //!
-//! Rust's own harness cannot report a test as ignored at run time. This one does, by name and with
-//! the reason, and a test that is not listed is dead code, of which the compiler warns.
+//! Rust's own harness cannot ignore a test at run time. This harness can, and reports the reason. The compiler warns
+//! about a test that is not listed, because it is dead code.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +14,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use super::machine::{self, Need};
 
-/// The tests that also need [`Need::Time`], so that `cargo test` takes minutes: each takes more than 15 seconds while both
-/// processors are busy (`report_times` prints the times), or downloads packages.
+/// Tests that also have [`Need::Time`], so that `cargo test` takes only minutes. Each downloads packages, or takes
+/// more than 15 seconds on two busy processors. `report_times` prints the times.
 const LONG: [&str; 63] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
@@ -90,7 +90,7 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// `module` is a `module_path!()`.
+    /// Creates a test. `module` is a `module_path!()`.
     pub(crate) fn new(
         module: &str,
         name: &str,
@@ -104,7 +104,6 @@ impl Test {
         Self { name, needs, run: Box::new(run) }
     }
 
-    /// The module of the test.
     fn group(&self) -> &str {
         self.name.rsplit_once("::").map_or("", |(group, _)| group)
     }
@@ -145,7 +144,7 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
     if arguments.test_threads.is_none() {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
         let threads = threads.and_then(|threads| threads.parse().ok());
-        // Tests mostly wait for processes.
+        // Tests mostly wait for processes, so run two for each processor.
         arguments.test_threads =
             threads.or_else(|| Some(thread::available_parallelism().ok()?.get() * 2));
     }
@@ -156,7 +155,7 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
     let trials = if arguments.list {
         selected.into_iter().map(|test| Trial::test(test.name.clone(), named(test))).collect()
     } else {
-        // Create the environment first, because tests then use its interpreter.
+        // Creates the environment first, because all tests then use its interpreter.
         let uses_packages = selected.iter().any(|test| test.needs.contains(&Need::Packages));
         let _ = uses_packages.then(|| machine::obstacle(&Need::Packages));
         report_obstacles(&selected, fails_instead);
@@ -173,12 +172,12 @@ fn is_selected(arguments: &Arguments, test: &Test) -> bool {
     if !machine::wanted().is_none_or(has) {
         return false;
     }
-    // It is not known yet whether the test will be ignored. To find out, an interpreter may be needed.
+    // This filter must not depend on whether the test will be ignored, because that may need an interpreter.
     let trial = Trial::test(&test.name, || Ok(())).with_ignored_flag(true);
     !arguments.is_filtered_out(&trial)
 }
 
-/// Ends the process if a name in [`LONG`] or in a variable of needs is not known, because it would have no effect.
+/// Ends the process if [`LONG`] or one of the variables has an unknown name, because that name would have no effect.
 #[expect(clippy::print_stderr, reason = "a harness reports")]
 fn refuse_unknown_names(tests: &[Test]) {
     let needs: BTreeSet<String> =
@@ -194,7 +193,7 @@ fn refuse_unknown_names(tests: &[Test]) {
     }
 }
 
-/// Prints a line for each need that the machine does not meet: the ignored tests, and the reason.
+/// Prints a line for each need that the machine does not meet, with the reason and the ignored tests.
 #[expect(clippy::print_stderr, reason = "a harness reports")]
 fn report_obstacles(tests: &[Test], fails_instead: bool) {
     let mut lacking: BTreeMap<&Need, Vec<&Test>> = BTreeMap::new();
@@ -213,10 +212,10 @@ fn report_obstacles(tests: &[Test], fails_instead: bool) {
     }
 }
 
-/// The duration of each test that was run.
+/// The durations of the tests that have run.
 static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 
-/// Prints the times of the tests that took a second or more, the longest first.
+/// Prints the durations of all tests that took a second or more, the longest first.
 #[expect(clippy::print_stderr, reason = "a harness reports")]
 fn report_times() {
     let mut times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,12 +244,12 @@ fn trial(test: Test, fails_instead: bool) -> Trial {
 }
 
 thread_local! {
-    /// The needs of the test that this thread runs; `None` in all other threads.
+    /// The needs of the test that this thread runs, or `None` in other threads.
     static DECLARED: RefCell<Option<Vec<Need>>> = const { RefCell::new(None) };
 }
 
-/// Panics in a test that uses a part of the machine without a declared need for it. Such a test would
-/// fail on another machine, instead of being ignored there.
+/// Panics if a test uses a part of the machine without declaring the need for it. On another machine, such a test
+/// would fail instead of being ignored.
 #[track_caller]
 pub(super) fn assert_declared(part: &str, is_declared_by: impl Fn(&Need) -> bool) {
     DECLARED.with_borrow(|needs| {

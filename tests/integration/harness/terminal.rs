@@ -1,4 +1,4 @@
-//! A terminal, from the side of a person.
+//! Drives a command on a terminal, as a person does.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -24,7 +24,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the command with all its streams on a new controlling terminal, so that Ctrl-C sends a signal.
+    /// Starts the command with all standard streams on a new controlling terminal, so that Ctrl-C sends SIGINT.
     pub(crate) fn start(command: &Command) -> Self {
         let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(&size, None).unwrap();
@@ -44,7 +44,7 @@ impl Terminal {
         let kept = Arc::clone(&shown);
         let reader = thread::spawn(move || {
             let mut block = [0; 4096];
-            // read() fails with EIO after the last process has closed the terminal.
+            // `read` fails with EIO after the last process has closed the terminal.
             while let Ok(count @ 1..) = screen.read(&mut block) {
                 kept.lock().unwrap().extend_from_slice(&block[..count]);
             }
@@ -52,25 +52,24 @@ impl Terminal {
         Self { child, keyboard, shown, reader: Some(reader) }
     }
 
-    /// Returns the output so far, with the line ends of files.
+    /// Returns the output so far, with `\n` as the line end.
     pub(crate) fn shown(&self) -> String {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&shown).replace("\r\n", "\n")
     }
 
-    /// Waits until a text is shown.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) {
         let is_shown = eventually(PATIENCE, || self.shown().contains(text));
         assert!(is_shown.is_some(), "{text:?} in {:?}", self.shown());
     }
 
-    /// Types something; `\x03` is Ctrl-C, `\x04` Ctrl-D.
+    /// Types these keys. `\x03` is Ctrl-C, and `\x04` is Ctrl-D.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end. Returns the output and the exit code.
+    /// Waits for the exit. Returns the output and the exit status.
     pub(crate) fn finish(mut self) -> (String, ExitStatus) {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();

@@ -1,4 +1,4 @@
-//! The metrics, and the dashboard that queries them.
+//! Tests the metrics, and the dashboard that queries them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,14 +26,12 @@ tests! {
         jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away;
 }
 
-/// The expected labels. Each has only a few possible values.
+/// The permitted labels of metrics. Each has only a few possible values.
 const LABELS: [&str; 10] =
     ["code", "ending", "le", "operation", "path", "start", "state", "status", "tier", "version"];
 
-/// The labels that Prometheus adds.
 const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
 
-/// A sample of a metric.
 #[derive(Debug)]
 struct Sample {
     name: String,
@@ -45,7 +43,6 @@ fn text(server: &HttpServer) -> String {
     String::from_utf8(server.admin("/metrics").body).unwrap()
 }
 
-/// Returns all samples of a server's metrics.
 fn samples(server: &HttpServer) -> Vec<Sample> {
     let text = text(server);
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -64,7 +61,7 @@ fn samples(server: &HttpServer) -> Vec<Sample> {
         .collect()
 }
 
-/// Returns the sum of a metric's samples that have these label values, or 0.
+/// Returns the sum of a metric's samples that have all of these label values, or 0.
 fn figure(server: &HttpServer, name: &str, words: &[&str]) -> f64 {
     let is_it = |sample: &&Sample| {
         sample.name == name && words.iter().all(|word| sample.labels.values().any(|it| it == word))
@@ -72,7 +69,7 @@ fn figure(server: &HttpServer, name: &str, words: &[&str]) -> f64 {
     samples(server).iter().filter(is_it).map(|sample| sample.value).sum()
 }
 
-/// Returns the sum as a whole number.
+/// Returns the sum of such samples as a whole number.
 fn count(server: &HttpServer, name: &str, words: &[&str]) -> u64 {
     let figure = figure(server, name, words);
     assert!(figure >= 0.0 && figure.fract() == 0.0, "{name} {figure}");
@@ -103,7 +100,7 @@ fn waits_for_a_turn_are_counted_and_timed() {
     let mut third = server.connect();
     third.begin(&head, &body);
     soon("both other calls wait", || now() == [2, 0, 1]);
-    // The time of a call that gives up counts as waiting time too.
+    // The waiting time of an abandoned call counts too.
     drop(third);
     soon("one call has given up", || now()[0] == 1);
     for connection in [&mut first, &mut second] {
@@ -112,7 +109,7 @@ fn waits_for_a_turn_are_counted_and_timed() {
     soon("no call is left", || now() == [0, 1, 3]);
     let waited = figure(&server, "qwed_mcp_queue_seconds_sum", &[]);
     assert!(waited > 0.5, "{waited}");
-    // A script of a pipeline waits for the same turns.
+    // A script of a pipeline waits for the same turns as a call.
     let head = format!("POST /run HTTP/1.1\r\n{}", super::JSON);
     assert_eq!(server.send(&head, r#"{"code":"print(3)"}"#).status, 200);
     assert_eq!(now(), [0, 1, 4]);
@@ -128,7 +125,7 @@ fn fork_servers_are_counted_by_state() {
 
     let server = HttpServer::start(ServerBuilder::new().warm("json"), &[]);
     soon("the fork server is ready", || states(&server)[0] > 0 && states(&server)[1] == 0);
-    // A fork server that has never provided an interpreter is not replaced at once, so wait for a warm run.
+    // A fork server that has never provided an interpreter is not replaced at once. So wait for a warm run.
     let warm = || count(&server, "qwed_mcp_runs_total", &["warm"]);
     soon("scripts are warm", || {
         server.run("print(1)");
@@ -140,7 +137,7 @@ fn fork_servers_are_counted_by_state() {
     for process in descendants(server.pid()) {
         let _ = kill(Pid::from_raw(process.try_into().unwrap()), Signal::SIGKILL);
     }
-    // The next script notices the missing fork server, which is then replaced.
+    // The next script detects the missing fork server. The server then replaces it.
     soon("the fork server is replaced", || {
         server.run("print(1)");
         restarts() > 0 && states(&server)[0] > 0
@@ -164,7 +161,7 @@ fn the_store_is_timed_by_operation() {
     assert_eq!([timed("authenticate") - before, timed("append")], [3, 0]);
     let (head, body) = with_token(&governed.user, script("print(1)"));
     assert_eq!(server.send(&head, &body).status, 200);
-    // The decision, the start and the end.
+    // The audit log gets rows for the decision, the start and the end.
     assert_eq!(timed("append"), 3);
     let seconds = figure(&server, "qwed_mcp_store_seconds_sum", &["append"]);
     assert!(seconds > 0.0 && seconds < 60.0, "{seconds}");
@@ -187,7 +184,7 @@ fn no_label_has_a_user_code_or_an_id() {
         known.push(meta["qwed.ai/decision"]["verification_id"].as_str().unwrap().to_owned());
         known.extend(meta["qwed.ai/job"]["job_id"].as_str().map(ToOwned::to_owned));
     }
-    // A path and a tool of the caller's choice.
+    // The client chooses this path and this tool name. Neither may become a label.
     let head = format!("GET /bob HTTP/1.1\r\n{}", bearer(&governed.user));
     assert_eq!(server.send(&head, "").status, 404);
     let (head, body) = with_token(&governed.user, json!({ "name": "bob", "arguments": {} }));
@@ -236,7 +233,7 @@ fn jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away() {
     }
     database.kill();
     for replica in &replicas {
-        // An old count must not be reported.
+        // An outdated count must not be reported.
         soon("the count is absent", || {
             samples(replica).iter().all(|sample| sample.name != "qwed_mcp_jobs")
         });
@@ -254,7 +251,7 @@ fn the_dashboard_queries_existing_metrics() {
         let (head, body) = with_token(&governed.user, script(code));
         assert_eq!(server.send(&head, &body).status, 200);
     };
-    // Metrics without events are absent, so each kind of event must happen first.
+    // A metric without an event is absent, so cause each kind of event first.
     soon("scripts are warm", || {
         run("print(1)");
         count(&server, "qwed_mcp_runs_total", &["warm"]) > 0
@@ -299,7 +296,7 @@ fn the_dashboard_queries_existing_metrics() {
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE qwed_mcp_"));
     let kinds: BTreeSet<&str> = kinds.filter_map(|kind| kind.split(' ').next()).collect();
     assert_eq!(documented, kinds);
-    // The dashboard shows every metric.
+    // The dashboard must show every metric.
     let asked = expressions(&file).join("\n");
     let is_shown = |name: &str| {
         let family = name.trim_end_matches("_sum").trim_end_matches("_count");
@@ -310,7 +307,7 @@ fn the_dashboard_queries_existing_metrics() {
     assert_eq!(hidden, BTreeSet::new());
 }
 
-/// Returns the metrics, labels and label values that a `PromQL` expression queries and that do not exist.
+/// Returns the metrics, labels and label values in a `PromQL` expression that do not exist.
 fn missing(expression: &str, there: &[Sample]) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! Hostile requests are refused or bounded, and logged once.
+//! Tests hostile requests. Each is refused or bounded, and logged once.
 
 use std::cell::RefCell;
 use std::io::Read as _;
@@ -25,7 +25,6 @@ tests! {
         requests_in_flight_are_bounded_and_others_get_retry_after;
 }
 
-/// Creates a server whose admin gate is closed.
 fn closed() -> ServerBuilder {
     ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION")
 }
@@ -42,7 +41,7 @@ fn a_port_in_use_is_reported() {
     assert_eq!(second.status.code(), Some(1));
     let log = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(log.contains(&format!("failed to listen on {address}")), "{log}");
-    // Without tokens, the server does not listen on addresses that other machines can reach.
+    // A server without tokens must not listen on addresses that other machines can reach.
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         let refused = run(address);
         let log = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -57,7 +56,7 @@ fn another_host_is_refused_and_logged_once() {
     let status = |host: &str| {
         server.send(&format!("POST /mcp HTTP/1.1\r\n{JSON}{BOTH}{host}"), &list).status
     };
-    // The controls: an accepted host gets 400, because the session is missing.
+    // The controls: with an accepted host, the status is 400, because the session id is missing.
     assert_eq!(status("Host: mcp.example.org\r\n"), 400);
     assert_eq!(status("Host: 127.0.0.1:80\r\n"), 400);
     for _ in 0..50 {
@@ -86,7 +85,7 @@ fn an_origin_from_elsewhere_is_refused() {
         let is_page = origin.contains("tools.example.org");
         assert_eq!(allowed.as_deref(), is_page.then_some("https://tools.example.org"), "{origin}");
     }
-    // A browser sends a preflight request first, without a token.
+    // A browser first sends a preflight request, which has no token.
     let preflight = |origin: &str| {
         let asked = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
         server.send(&format!("OPTIONS /mcp HTTP/1.1\r\n{asked}Origin: {origin}\r\n"), "")
@@ -97,7 +96,7 @@ fn an_origin_from_elsewhere_is_refused() {
     assert!(page.header("access-control-allow-methods").unwrap().contains("post"));
     let evil = preflight("https://evil.example");
     assert_eq!((evil.status, evil.header("access-control-allow-origin")), (403, None));
-    // Without an origin, the request is not a preflight request.
+    // A request without an `Origin` header is not a preflight request.
     assert_ne!(server.send("OPTIONS /mcp HTTP/1.1\r\n", "").status, 204);
 }
 
@@ -105,14 +104,14 @@ fn shapes_that_smuggle_requests_are_refused() {
     let server = HttpServer::start(closed(), &[]);
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let head = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}{BOTH}");
-    // The control: two consecutive requests get two responses.
+    // The control: two requests in one connection get two responses.
     let mut connection = server.connect();
     let two = format!("{head}Content-Length: 2\r\n\r\n{{}}{smuggled}");
     connection.write(two.as_bytes()).unwrap();
     assert_eq!(connection.response().unwrap().status, 400);
     assert_eq!(connection.response().unwrap().status, 404);
     for shape in [
-        // The length is more than the chunked body has.
+        // The declared length exceeds the chunked body.
         format!(
             "Content-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}",
             5 + smuggled.len()
@@ -150,7 +149,6 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
         connection.write(head.as_bytes()).unwrap();
         assert_eq!(connection.response().unwrap().status, 413, "{path}");
     }
-    // A body without a declared length.
     let mut connection = server.connect();
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}{BOTH}Transfer-Encoding: chunked\r\n\r\n"
@@ -167,7 +165,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 fn many_connections_are_bounded() {
     let server = HttpServer::start(closed(), &[]);
     let mut connections = Vec::new();
-    // More than the default limit of descriptors of a process.
+    // This is more than the default limit on open files.
     for _ in 0..700 {
         connections.push(TcpStream::connect(server.address).unwrap());
     }
@@ -202,7 +200,7 @@ fn slow_senders_are_disconnected() {
     while is_cut.contains(&false) {
         assert!(started.elapsed() < deadline(Duration::from_secs(30)), "{is_cut:?}");
         std::thread::sleep(Duration::from_millis(500));
-        // Occasional bytes do not extend the deadline.
+        // Occasional bytes must not extend the deadline of a request.
         for (connection, is_cut) in slow.iter_mut().zip(&mut is_cut) {
             *is_cut |= connection.write(b"X").is_err();
         }
@@ -217,7 +215,7 @@ fn a_client_that_does_not_read_delays_no_other_client() {
     let before = resident_kibibytes(server.pid());
     connection.stream.get_mut().set_write_timeout(Some(Duration::from_secs(2))).unwrap();
     let one = format!("{head}Host: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    // Writes requests without reading, until the server accepts no more bytes.
+    // Writes requests without reading responses, until the server accepts no more bytes.
     let mut taken = 0;
     while connection.write(one.as_bytes()).is_ok() {
         taken += 1;
@@ -231,8 +229,8 @@ fn a_client_that_does_not_read_delays_no_other_client() {
 fn requests_in_flight_are_bounded_and_others_get_retry_after() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let (head, body) = stateless("tools/call", script("while True: pass"));
-    // Begins a request for each place, and another one each time the check below succeeds, because the check
-    // itself may have occupied a place when the last request arrived.
+    // Begins as many requests as the server handles at once. If the check below still succeeds, begins one more,
+    // because the check itself may have displaced the last request.
     let begun = || {
         let mut connection = server.connect();
         connection.begin(&head, &body);

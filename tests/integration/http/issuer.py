@@ -1,14 +1,14 @@
-"""Signs tokens like an authorization server, with another library than the server's, and publishes the keys.
+"""Signs tokens as an authorization server does, and publishes the keys. Uses another library than the server.
 
     python issuer.py FOLDER < WANTED > MADE
 
-WANTED is `{"keys": [{"kid", "alg"}], "tokens": [{"alg", "key", "header", "claims", …}]}`. MADE has the JWK set, and the
-tokens in the same order. FOLDER keeps the keys, so that later calls sign with the same keys.
+WANTED is `{"keys": [{"kid", "alg"}], "tokens": [{"alg", "key", "header", "claims", …}]}`. MADE has the JWK set, and
+the tokens in the same order. FOLDER stores the keys, so that later calls sign with the same keys.
 
     python issuer.py FOLDER --serve
 
-serves FOLDER/jwks.json over TLS, with the self-signed certificate FOLDER/certificate.pem. The first line of output is
-the port.
+This form serves FOLDER/jwks.json over TLS, with the self-signed certificate FOLDER/certificate.pem. The first line
+of output is the port.
 """
 
 import base64
@@ -40,7 +40,7 @@ def number(value, length=None):
 
 
 def key_of(folder, id, alg):
-    """Returns the key with this id. Creates a missing key."""
+    """Returns the key with this id. Creates the key if it does not exist."""
     path = folder / f"{id}.pem"
     if not path.exists():
         if alg in CURVES:
@@ -71,7 +71,7 @@ def signature(key, alg, message):
     if alg == "none":
         return b""
     if alg.startswith("HS"):
-        # Uses the public key as the secret.
+        # This attack uses the public key as the HMAC secret.
         public = key.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         return hmac.new(public, message, hashlib.sha256).digest()
     if alg in CURVES:

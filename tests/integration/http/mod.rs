@@ -1,4 +1,4 @@
-//! The server over HTTP: both eras, authentication, refusals, and scripts of pipelines.
+//! Tests the server over HTTP: both eras of MCP, authentication, refusals, and scripts of pipelines.
 
 mod figures;
 mod hostile;
@@ -24,7 +24,6 @@ use socket2::{Domain, Socket, Type};
 use crate::governed::Governed;
 use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 
-/// Returns the tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [
         figures::tests(),
@@ -44,7 +43,6 @@ const BOTH: &str = "Accept: application/json, text/event-stream\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 const STATELESS: &str = "2026-07-28";
 
-/// A running server that listens on HTTP.
 struct HttpServer {
     child: Child,
     address: SocketAddr,
@@ -53,16 +51,15 @@ struct HttpServer {
     scratch: Scratch,
 }
 
-/// A complete response.
 #[derive(Debug, Clone)]
 struct Response {
     status: u16,
-    /// The head in lower case.
+    /// The status line and the headers, in lower case.
     head: String,
     body: Vec<u8>,
 }
 
-/// A connection to a server.
+/// A client's connection to a server.
 struct Connection {
     stream: BufReader<TcpStream>,
 }
@@ -105,36 +102,33 @@ impl HttpServer {
         Connection::to(self.address)
     }
 
-    /// Sends a request on a new connection, and returns the response.
     fn send(&self, head: &str, body: &str) -> Response {
         self.connect().send(head, body)
     }
 
-    /// Posts a message of the older era.
+    /// Posts a message of the older era of MCP, which has sessions.
     fn post(&self, headers: &str, message: &Value) -> Response {
         self.send(&format!("POST /mcp HTTP/1.1\r\n{JSON}{BOTH}{headers}"), &message.to_string())
     }
 
-    /// Posts a request of the stateless era.
     fn stateless(&self, method: &str, params: Value) -> Response {
         let (head, body) = stateless(method, params);
         self.send(&head, &body)
     }
 
-    /// Posts a request of the stateless era with a token.
     fn stateless_as(&self, token: &str, method: &str, params: Value) -> Response {
         let (head, body) = stateless(method, params);
         self.send(&format!("{head}{}", bearer(token)), &body)
     }
 
-    /// Runs a script in the stateless era, and returns the first text.
+    /// Runs a script in the stateless era. Returns the first text of the result.
     fn run(&self, code: &str) -> String {
         let response = self.stateless("tools/call", script(code));
         let text = &response.json()["result"]["content"][0]["text"];
         text.as_str().unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// Begins a session of the older era. Returns its id.
+    /// Opens a session of the older era. Returns the session id.
     fn session(&self) -> String {
         let response = self.post("", &initialize());
         assert_eq!(response.status, 200, "{response:?}");
@@ -145,7 +139,7 @@ impl HttpServer {
         Connection::to(self.admin).send(&format!("GET {path} HTTP/1.1\r\n"), "")
     }
 
-    /// Returns the number of processes of scripts.
+    /// Returns the number of script processes.
     fn scripts(&self) -> usize {
         alive_with_marker(self.scratch.path()).len()
     }
@@ -158,19 +152,19 @@ impl HttpServer {
         self.log.take().unwrap().join().unwrap()
     }
 
-    /// Waits until scripts can run. Before, the processes of the sandbox's probe would count as scripts.
+    /// Waits until scripts can run. Before that, the processes that test the sandbox would count as scripts.
     fn wait_until_ready(&self) {
         soon("the server is ready", || self.admin("/readyz").status == 200);
     }
 
-    /// Returns the value of a metric: its name, with its labels in braces. Fails if the server does not report it.
+    /// Returns the value of a metric. `sample` is its name with its labels in braces. Fails if the server does not
+    /// report it.
     fn metric(&self, sample: &str) -> u64 {
         let metrics = String::from_utf8(self.admin("/metrics").body).unwrap();
         let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{sample} ")));
         value.unwrap_or_else(|| panic!("{sample}: {metrics}")).parse().unwrap()
     }
 
-    /// Waits until the server has exited by itself.
     fn wait(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
@@ -187,7 +181,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// Reads the log until the server listens. Returns the address.
+/// Reads the log until it contains the server's address. Returns the address.
 fn listening(stderr: &mut BufReader<ChildStderr>, seen: &mut String) -> SocketAddr {
     loop {
         let mut line = String::new();
@@ -210,10 +204,10 @@ impl Connection {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// Sends this request repeatedly until all buffers are full, and reads no answer.
+    /// Sends this request repeatedly without reading responses, until all buffers are full.
     fn unread(address: SocketAddr, request: &[u8]) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // A client announces its window when it connects, so this must come first.
+        // Sets the size before the connection, because the client announces its receive window when it connects.
         socket.set_recv_buffer_size(2048).unwrap();
         socket.connect(&address.into()).unwrap();
         let mut this = Self { stream: BufReader::new(TcpStream::from(socket)) };
@@ -231,7 +225,7 @@ impl Connection {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Sends a request with a Host header, unless `head` has one, and the length of the body.
+    /// Sends a request with these headers, a `Host` header if it is missing, and the length of the body.
     fn begin(&mut self, head: &str, body: &str) {
         let host = if head.contains("Host:") { "" } else { "Host: localhost\r\n" };
         let request = format!("{head}{host}Content-Length: {}\r\n\r\n{body}", body.len());
@@ -243,7 +237,7 @@ impl Connection {
         self.response().expect("a response")
     }
 
-    /// Reads a response. Returns `None` if the connection was closed.
+    /// Reads a response, or returns `None` if the server has closed the connection.
     fn response(&mut self) -> Option<Response> {
         let head = self.head()?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -259,13 +253,13 @@ impl Connection {
         Some(response)
     }
 
-    /// Returns whether a response begins within this time. The time is not extended on a busy machine.
+    /// Returns whether a response begins within this time. Unlike other limits, this time does not grow with the
+    /// load.
     fn reads_within(&mut self, time: Duration) -> bool {
         self.stream.get_mut().set_read_timeout(Some(time)).unwrap();
         self.head().is_some()
     }
 
-    /// Reads the head of a response.
     fn head(&mut self) -> Option<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -276,7 +270,7 @@ impl Connection {
         Some(head.to_lowercase())
     }
 
-    /// Reads a chunk of a chunked body. Returns `None` at the end.
+    /// Reads a chunk of a chunked body, or returns `None` at its end.
     fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut length = String::new();
         self.stream.read_line(&mut length).ok()?;
@@ -318,7 +312,6 @@ fn script(code: &str) -> Value {
     json!({ "name": "execute_python_code", "arguments": { "code": code } })
 }
 
-/// Returns a request of the older era.
 fn request(id: i64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
@@ -340,7 +333,6 @@ fn stateless(method: &str, mut params: Value) -> (String, String) {
     (head, request(1, method, &params).to_string())
 }
 
-/// Returns the header with a token.
 fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
@@ -352,7 +344,6 @@ fn two_replicas(governed: &Governed) -> [HttpServer; 2] {
     [governed.server(), other].map(|builder| HttpServer::start(builder, &["--require-token"]))
 }
 
-/// Waits until a condition holds.
 #[track_caller]
 fn soon(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();

@@ -1,5 +1,5 @@
-//! Access tokens of an authorization server: the accepted and refused tokens, and how clients find that
-//! server. Another library signs the tokens.
+//! Tests access tokens of an authorization server: which are accepted, and how clients find that server. Another
+//! library signs the tokens.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -31,7 +31,7 @@ tests! {
 const ISSUER: &str = "https://id.example.org";
 const AUDIENCE: &str = "https://mcp.example.org/mcp";
 
-/// An authorization server with its keys.
+/// An authorization server and its keys.
 struct Issuer {
     folder: tempfile::TempDir,
     keys: Vec<Value>,
@@ -65,7 +65,6 @@ impl Issuer {
         serde_json::from_slice(&made.stdout).unwrap()
     }
 
-    /// Returns the published keys.
     fn document(&self) -> String {
         self.make(&[])["jwks"].to_string()
     }
@@ -99,7 +98,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Returns the claims of a valid token with the changes of `more`, where null removes a claim.
+/// Returns the claims of a valid token, changed by `more`. A null value removes a claim.
 fn claims(more: &Value) -> Value {
     let mut claims = json!({
         "iss": ISSUER, "aud": AUDIENCE, "exp": now() + 600, "iat": now(), "sub": "ann",
@@ -133,7 +132,7 @@ fn valid_tokens_of_every_algorithm_are_accepted() {
     let server = issuer.server_with_file();
     let good = json!({});
     let mut all: Vec<_> = ALL.iter().map(|(key, alg)| wanted(alg, key, &good)).collect();
-    // Issuers differ in these claims.
+    // The values of these claims differ between authorization servers.
     for more in [
         json!({ "aud": ["https://other.example.org", AUDIENCE] }),
         json!({ "scope": null, "scp": ["qwed:user"] }),
@@ -155,7 +154,7 @@ fn valid_tokens_of_every_algorithm_are_accepted() {
     assert_eq!((ran["status"].as_str(), ran["stdout"].as_str()), (Some("ok"), Some("42")), "{ran}");
 }
 
-/// Returns invalid tokens, each with its fault.
+/// Returns invalid tokens, each with a description of its fault.
 fn bad_tokens() -> Vec<(&'static str, Value)> {
     let good = json!({});
     let mut bad: Vec<(&str, Value)> = [
@@ -223,7 +222,7 @@ fn invalid_tokens_are_refused() {
     let server = issuer.server_with_file();
     let bad = bad_tokens();
     let mut made: Vec<_> = bad.iter().map(|(_, wanted)| wanted.clone()).collect();
-    // The control: a valid token with the same key.
+    // The control: a valid token that the same key has signed.
     made.push(wanted("RS256", "r", &json!({})));
     let mut tokens = issuer.tokens(&made);
     let good = tokens.pop().unwrap();
@@ -302,7 +301,7 @@ fn clients_learn_where_to_get_a_token() {
         let elsewhere = server.send(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n"), "");
         assert_eq!(elsewhere.status, 403);
     }
-    // A server without access tokens has no metadata about them.
+    // Without access tokens, the server has no metadata about an authorization server.
     let plain = HttpServer::start(ServerBuilder::new(), &[]);
     assert_eq!(
         plain.send("GET /.well-known/oauth-protected-resource HTTP/1.1\r\n", "").status,
@@ -310,7 +309,7 @@ fn clients_learn_where_to_get_a_token() {
     );
 }
 
-/// The keys that an issuer publishes over HTTP on this machine.
+/// A local HTTP server that publishes the keys of an issuer.
 struct Published {
     url: String,
     document: Arc<Mutex<String>>,
@@ -354,7 +353,7 @@ fn keys_are_fetched_and_updated() {
     let (of_old, of_new) = (token(&old, "d"), token(&new, "n"));
     assert_eq!((list(&server, &of_old).status, list(&server, &of_new).status), (200, 401));
     let asked = published.asked();
-    // Tokens with an unknown key do not cause a request each.
+    // The server must not fetch the keys again for each token with an unknown key.
     for _ in 0..50 {
         assert_eq!(list(&server, &of_new).status, 401);
         assert_eq!(list(&server, &of_old).status, 200);
@@ -363,12 +362,12 @@ fn keys_are_fetched_and_updated() {
     *published.document.lock().unwrap() = new.document();
     soon("the new key is known", || list(&server, &of_new).status == 200);
     assert_eq!(list(&server, &of_old).status, 401);
-    // An invalid key set changes nothing.
+    // If the published key set is invalid, the server keeps the old keys.
     "{}".clone_into(&mut published.document.lock().unwrap());
     assert_eq!(list(&server, &of_new).status, 200);
 }
 
-/// A process that is killed at the end.
+/// A process that is killed when this value is dropped.
 struct Served(Child);
 
 impl Drop for Served {
@@ -410,7 +409,7 @@ fn an_issuer_that_cannot_be_reached_lets_nobody_in() {
         let ready = server.admin("/readyz");
         assert_eq!(ready.status, 503, "{document:.100}");
         assert!(String::from_utf8_lossy(&ready.body).contains("tokens cannot be checked"));
-        // The server recovers by itself.
+        // The server fetches the keys again without a restart.
         *published.document.lock().unwrap() = issuer.document();
         soon("the keys are fetched", || list(&server, &token).status == 200);
     }
@@ -432,7 +431,7 @@ fn governed_tools_use_the_role_of_the_access_token() {
     assert_eq!(call(&tokens[0], tests.clone())["error"]["code"], -32003);
     let ran = call(&tokens[1], tests);
     assert!(ran["result"]["_meta"]["qwed.ai/run"].is_object(), "{ran}");
-    // A token in the call takes precedence.
+    // A token in the call takes precedence over the token in the header.
     let mut own = json!({ "name": "list_artifacts", "arguments": {} });
     own["_meta"] = json!({ "qwed.ai/auth": { "token": format!("qwedmcp_{}", "A".repeat(43)) } });
     assert_eq!(call(&tokens[1], own)["error"]["code"], -32001);

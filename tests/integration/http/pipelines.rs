@@ -1,4 +1,4 @@
-//! The endpoints for scripts of pipelines, and the admin address.
+//! Tests the endpoints for scripts of pipelines, and the admin address.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn a_script_has_the_same_document_as_with_run() {
         [(ServerBuilder::new().warm("json"), true), (ServerBuilder::new(), false)]
     {
         let server = HttpServer::start(builder, &[]);
-        // The time limit of a script is the same as with `run`.
+        // The same time limit as above, because the digest covers it.
         let run = |code: &str| {
             post(&server, "/run", &json!({ "code": code, "timeout": 30 }).to_string()).json()
         };
@@ -100,7 +100,7 @@ fn without_a_sandbox_no_script_is_judged() {
     let refused = answer("judged");
     assert_eq!((&refused["status"], &refused["passed"]), (&json!("infra_error"), &Value::Null));
     assert!(refused["error"].as_str().unwrap().contains("need tier 2"), "{refused}");
-    // The control: a script of which nothing is expected runs.
+    // The control: the same script runs if no output is expected.
     assert_eq!(
         (&answer("only run")["status"], &answer("only run")["stdout"]),
         (&json!("ok"), &json!("1"))
@@ -130,7 +130,7 @@ fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
         (&reply["status"], &reply["run_result"]["return_code"]),
         (&json!("Failed"), &json!(3))
     );
-    // On a busy machine, a run with a shorter timeout may count as starved, which is an error of the sandbox.
+    // On a busy machine, a run with a shorter timeout may count as starved. That would be an error of the sandbox.
     let reply = run("import time\ntime.sleep(600)", json!({ "run_timeout": 5 })).json();
     assert_eq!(
         (&reply["status"], &reply["run_result"]["status"]),
@@ -173,15 +173,15 @@ fn inputs_above_a_message_reach_the_script() {
     assert_eq!(refused.status, 400);
     let error = refused.json()["error"].take();
     assert_eq!(error, "'inputs' are larger than 64 MiB together.");
-    // A body without a declared length cannot be large.
+    // A body without a declared length may not be large.
     let head = "POST /run HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n";
     let mut connection = server.connect();
     connection.write(format!("{head}{JSON}\r\n").as_bytes()).unwrap();
     let chunk = format!("100000\r\n{}\r\n", "x".repeat(MIB));
-    // The server may close the connection before it has read the last part.
+    // The server may close the connection before it has read all chunks.
     let _ = (0..5).try_for_each(|_| connection.write(chunk.as_bytes()));
     assert_eq!(connection.response().unwrap().status, 413);
-    // Four large bodies have a place before they arrive. A fifth waits, and other requests do not.
+    // Four large bodies are accepted before they arrive. A fifth must wait, but other requests must not.
     let begin = || {
         let mut connection = server.connect();
         let length = line.len();
@@ -218,7 +218,7 @@ fn each_line_of_a_batch_is_answered_when_it_ends() {
         connection.write(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).unwrap();
     };
     send(&mut connection, "{\"id\":\"first\",\"code\":\"print(1)\"}\n{\"id\":\"sec");
-    // The first answer comes before the second line is complete.
+    // The first answer arrives before the second line is complete.
     assert!(connection.head().unwrap().contains("application/x-ndjson"));
     let first = connection.chunk().unwrap();
     assert!(String::from_utf8(first).unwrap().contains("\"first\""));
@@ -266,7 +266,7 @@ fn a_batch_is_not_read_while_its_answers_are_unread() {
         "POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: 999999999\r\n\r\n"
     );
     connection.write(head.as_bytes()).unwrap();
-    // Each answer is as long as its line, and needs no run.
+    // These lines are invalid, so nothing runs. Each answer is as long as its line.
     let line = format!("{{\"id\":\"{}\",\"no\":1}}\n", "x".repeat(500)).repeat(200);
     let mut taken = 0;
     while connection.write(line.as_bytes()).is_ok() {
@@ -298,7 +298,7 @@ fn metrics_are_on_the_admin_address_only() {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert_eq!(server.admin("/mcp").status, 404);
-    // The address for clients has no metrics.
+    // The address for clients serves no metrics.
     assert_eq!(server.send("GET /metrics HTTP/1.1\r\n", "").status, 404);
     let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
     let server = HttpServer::start(closed, &[]);

@@ -1,4 +1,4 @@
-//! Both eras on one URL, cancellation, and the shutdown.
+//! Tests both eras of MCP on one URL, cancellation, and the shutdown.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -34,7 +34,6 @@ tests! {
         a_governed_call_without_a_session_waits_within_the_same_deadline;
 }
 
-/// A script that runs until it is killed.
 const FOR_EVER: &str = "while True: pass";
 
 fn both_eras_are_served_on_one_url() {
@@ -44,7 +43,7 @@ fn both_eras_are_served_on_one_url() {
     let reply = server.post(&session, &request(1, "tools/call", &script("print(6 * 7)")));
     let text = &reply.json()["result"]["content"][0]["text"];
     assert_eq!(text, "STDOUT:\n42\n\nExecution completed successfully.");
-    // Only replies of the stateless era have `serverInfo`.
+    // Only replies of the stateless era contain `serverInfo`.
     assert!(reply.json()["result"]["_meta"]["io.modelcontextprotocol/serverInfo"].is_null());
     let discovered = server.stateless("server/discover", json!({})).json();
     assert!(
@@ -169,7 +168,7 @@ fn without_sessions_any_request_is_answered() {
     assert_eq!(server.post(unknown, &request(1, "tools/list", &json!({}))).status, 400);
 }
 
-/// Sends a call that does not end. Returns when its script runs.
+/// Sends a call with a script that does not end. Returns when the script runs.
 fn call_for_ever(server: &HttpServer, head: &str, body: &str) -> Connection {
     server.wait_until_ready();
     let mut connection = server.connect();
@@ -191,7 +190,7 @@ fn a_disconnect_cancels_a_stateless_call() {
         }
         drop(connection);
         soon("the script is killed", || server.scripts() == 0);
-        // The only turn is free again.
+        // The cancelled script's turn is free again.
         assert!(server.run("print(1)").contains("STDOUT:\n1"));
     }
 }
@@ -212,7 +211,7 @@ fn a_call_of_a_session_is_cancelled_by_its_own_session_only() {
     assert!(server.scripts() > 0, "the cancellation of another call ended the script");
     server.post(&session, &cancel(5));
     soon("the script is killed", || server.scripts() == 0);
-    // The response ends without a reply to the call.
+    // The response ends without a reply to the cancelled call.
     let response = connection.response().unwrap();
     assert_eq!((response.status, response.body.len()), (200, 0), "{response:?}");
 }
@@ -233,10 +232,11 @@ fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
     let server = HttpServer::start(builder, &["--sessionless"]);
     let (head, body) = stateless("tools/call", script(FOR_EVER));
     let running = call_for_ever(&server, &head, &body);
-    // A client of this era cannot cancel the call, and may have given up although its connection is open.
+    // A client of the older era cannot cancel this call. It may have given up although its connection is open, so its
+    // call has a deadline.
     let reply = server.post("", &request(1, "tools/call", &script("print(1)")));
     assert!(reply.body.is_empty() || reply.json()["result"]["isError"] == true, "{reply:?}");
-    // A stateless client can cancel its call by a disconnect, so its call has no deadline.
+    // A client of the stateless era can cancel its call by closing the connection, so its call has no deadline.
     let (head, body) = stateless("tools/call", script("print(2)"));
     let mut waiting = server.connect();
     waiting.begin(&head, &body);
@@ -270,14 +270,14 @@ fn the_shutdown_waits_for_running_calls_and_leaves_nothing() {
     assert_eq!(server.admin("/readyz").status, 200);
     nix::sys::signal::kill(server.process(), nix::sys::signal::Signal::SIGTERM).unwrap();
     soon("the server reports that it is shutting down", || server.admin("/readyz").status == 503);
-    // New connections get a response, because a load balancer may not have noticed the shutdown yet.
+    // New connections still get a response, because a load balancer may not have noticed the shutdown yet.
     for _ in 0..3 {
         let late = server.stateless("tools/list", json!({}));
         assert_eq!(late.status, 503);
         assert_eq!(late.header("retry-after").as_deref(), Some("1"));
         assert_eq!(late.header("connection").as_deref(), Some("close"));
     }
-    // A connection without a request delays nothing.
+    // A connection without a request does not delay the shutdown.
     let silent = std::net::TcpStream::connect(address).unwrap();
     let _ = kept.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(kept.response().is_none_or(|response| response.status == 503));
@@ -291,13 +291,13 @@ fn the_shutdown_waits_for_running_calls_and_leaves_nothing() {
 }
 
 fn an_incomplete_request_does_not_delay_the_shutdown() {
-    // The server would wait ten seconds for the rest of the request.
+    // Without the shutdown, the server would wait ten seconds for the rest of the request.
     quickest(Duration::from_secs(5), || {
         let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
         let mut stranger = server.connect();
         stranger.write(b"POST /run HTTP/1.1\r\nHost: loc").unwrap();
-        // Connections are accepted in order, so the server has accepted the first one when this request is
-        // answered.
+        // The server accepts connections in order. When it answers this request, it has accepted the first
+        // connection.
         assert_eq!(server.stateless("tools/list", json!({})).status, 200);
         let began = Instant::now();
         server.end();
@@ -307,7 +307,7 @@ fn an_incomplete_request_does_not_delay_the_shutdown() {
 
 fn a_client_that_does_not_read_does_not_delay_the_shutdown() {
     let governed = Governed::new("ledger");
-    // Running requests have the time of --drain.
+    // Requests that are being handled may take the time of `--drain`.
     quickest(Duration::from_secs(30), || {
         let server = HttpServer::start(governed.server(), &["--require-token", "--drain", "60"]);
         let _stranger =
@@ -322,8 +322,8 @@ fn a_first_request_before_the_shutdown_is_answered() {
     for _ in 0..10 {
         let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
         let mut connection = server.connect();
-        // Connections are accepted in order, so the server has accepted the first one when this request is
-        // answered.
+        // The server accepts connections in order. When it answers this request, it has accepted the first
+        // connection.
         assert_eq!(server.stateless("tools/list", json!({})).status, 200);
         let (head, body) = stateless("tools/list", json!({}));
         connection.begin(&head, &body);

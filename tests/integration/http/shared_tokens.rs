@@ -1,4 +1,4 @@
-//! Tokens and jobs in a database that replicas share, and protection against changes in the database.
+//! Tests tokens and jobs in a database that replicas share, and the protection against changes in the database.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,9 @@ tests! {
         a_user_of_the_database_with_too_many_rights_is_reported;
 }
 
-/// The text about a job whose result differs from the audit log.
+/// The text about a job whose result does not match the audit log.
 const NOT_ITS_RESULT: &str = "Status: failed\n\nResult:\nExecution error: the result in the database does not match the audit log, so it is not returned; ask the admin to look at the server's log.";
-/// The text about a job without a decision in the audit log.
+/// The text about a job that has no decision in the audit log.
 const NOT_DECIDED: &str = "Status: failed\n\nResult:\nExecution error: the audit log has no decision that lets it run for this \
                            user, so it is not run; ask the admin to look at the server's log.";
 
@@ -36,7 +36,6 @@ fn without_policy(governed: &Governed, url: &str) -> HttpServer {
     HttpServer::start(builder, &["--require-token"])
 }
 
-/// Places a job, and returns its id.
 fn place(server: &HttpServer, token: &str, code: &str) -> String {
     let mut background = script(code);
     background["arguments"]["background"] = json!(true);
@@ -44,7 +43,7 @@ fn place(server: &HttpServer, token: &str, code: &str) -> String {
     placed["result"]["_meta"]["qwed.ai/job"]["job_id"].as_str().unwrap().to_owned()
 }
 
-/// Returns the text about a job, or an empty text if the request fails.
+/// Returns the text about a job, or an empty string if the request fails.
 fn asked(server: &HttpServer, token: &str, job: &str) -> String {
     let status = json!({ "name": "verification_status", "arguments": { "job_id": job } });
     let (head, body) = stateless("tools/call", status);
@@ -78,7 +77,7 @@ fn a_token_is_worth_the_same_at_all_replicas() {
     let revoked = governed.command(&["token", "revoke", "4"]);
     assert!(revoked.status.success(), "{revoked:?}");
     assert_eq!(statuses(&made), [401, 401]);
-    // Tokens are refused while the database cannot be reached.
+    // Tokens are refused while the database is not available.
     assert_eq!(statuses(&governed.user), [200, 200]);
     database.kill();
     assert_eq!(statuses(&governed.user), [503, 503]);
@@ -99,7 +98,7 @@ fn a_replica_has_three_connections() {
     until_success(&server, &governed.user, &job);
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'qwed-mcp' AND datname = current_database()";
     assert_eq!(database.sql(&url, count), "3");
-    // The server replaces lost connections at the next use.
+    // The server replaces terminated connections at the next use.
     let end = count.replace("count(*)", "count(pg_terminate_backend(pid))");
     assert_eq!(database.sql(&url, &end), "3");
     soon("scripts run again", || {
@@ -127,7 +126,7 @@ fn a_result_that_was_changed_in_the_database_is_not_returned() {
     for job in &jobs {
         until_success(&server, &governed.user, job);
     }
-    // Without a policy, the log has no hash of a result.
+    // Without a policy, the audit log has no hash of a job's result.
     let believing = without_policy(&governed, &url);
     for ((change, token), job) in changes.into_iter().zip(&jobs) {
         let sql = format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{job}' RETURNING id");
@@ -169,7 +168,7 @@ fn a_job_without_an_audited_decision_is_not_run() {
     let started = started.iter().filter(|row| row["event"] == "TOOL_STARTED").count();
     assert_eq!(started, 1);
     server.end();
-    // Without a policy, the server does not check the log.
+    // Without a policy, the server does not compare jobs with the audit log.
     let believing = without_policy(&governed, &url);
     let job = "33333333-3333-4333-8333-333333333333";
     insert(job, "repeat('ab', 32)", "print(6 * 7)");
@@ -187,7 +186,7 @@ fn the_end_of_a_job_is_written_when_the_database_is_back() {
     soon("the process of the job has ended", || {
         alive_with_marker(server.scratch.path()).is_empty()
     });
-    // Longer than the server takes to report a refused connection as an error.
+    // Wait longer than the server retries a refused connection before it reports an error.
     std::thread::sleep(Duration::from_secs(6));
     database.begin();
     until_success(&server, &governed.user, &job);
@@ -197,14 +196,14 @@ fn the_end_of_a_job_is_written_when_the_database_is_back() {
     governed.verify_audit();
 }
 
-/// Runs a script as a pipeline does. Returns the status of the response and of the script.
+/// Runs a script as a pipeline does. Returns the HTTP status and the status of the script.
 fn run(server: &HttpServer, token: &str) -> (u16, String) {
     let head = format!("POST /run HTTP/1.1\r\n{}{}", super::JSON, bearer(token));
     let answer = server.send(&head, r#"{"code":"print(1)"}"#);
     (answer.status, answer.json()["status"].as_str().unwrap().to_owned())
 }
 
-/// Returns the URL of a user that owns the tables and is not a superuser.
+/// Returns the URL of a database user that owns the tables but is not a superuser.
 fn as_owner(database: &Postgres) -> String {
     let url = database.database();
     let name = url.rsplit('/').next().unwrap();
@@ -221,7 +220,7 @@ fn a_server_is_ready_when_it_can_write() {
     let server = HttpServer::start(governed.server(), &["--require-token"]);
     server.wait_until_ready();
     let ready = |server: &HttpServer| {
-        // The server answers all probes within a second with the same result.
+        // The server reuses the result of a probe for a second.
         std::thread::sleep(std::time::Duration::from_millis(1100));
         let answer = server.admin("/readyz");
         (answer.status, String::from_utf8(answer.body).unwrap())
@@ -251,7 +250,7 @@ fn a_server_is_ready_when_it_can_write() {
     let refused = server.stateless_as(&governed.user, "tools/call", background).json();
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert_eq!(ready(&server), (503, jobs.to_owned()));
-    // A server that has not placed a job yet detects the missing right too.
+    // A server that has not placed a job yet must detect the missing right too.
     let elsewhere = governed.beside("elsewhere");
     let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
     let other = HttpServer::start(other, &["--require-token"]);
@@ -263,7 +262,7 @@ fn a_server_is_ready_when_it_can_write() {
     for server in [&server, &other] {
         soon("the server is ready", || ready(server).0 == 200);
     }
-    // The probes have left no rows.
+    // The server's probes must leave no rows.
     assert_eq!(database.sql(&url, "SELECT count(*) FROM qwed_mcp.jobs"), "1");
     assert_eq!(
         database
@@ -276,7 +275,7 @@ fn a_server_is_ready_when_it_can_write() {
 fn a_server_shuts_down_and_has_metrics_while_the_database_is_silent() {
     let database = Postgres::start();
     let governed = Governed::sharing("ledger", Some(database.database()));
-    // A Prometheus scrape times out after ten seconds.
+    // Prometheus gives up a scrape after ten seconds.
     quickest(Duration::from_secs(8), || {
         let server = HttpServer::start(governed.server(), &["--require-token"]);
         server.wait_until_ready();
@@ -290,7 +289,7 @@ fn a_server_shuts_down_and_has_metrics_while_the_database_is_silent() {
         server.end();
         took
     });
-    // Without the shutdown, an append waits 20 seconds for an answer.
+    // Without the shutdown, an append would wait 20 seconds for the database.
     quickest(Duration::from_secs(15), || {
         let server = HttpServer::start(governed.server(), &["--require-token", "--drain", "1"]);
         server.wait_until_ready();
@@ -307,7 +306,7 @@ fn a_server_shuts_down_and_has_metrics_while_the_database_is_silent() {
         let began = Instant::now();
         let log = server.end();
         let took = began.elapsed();
-        // The server can neither store the end of the script nor look up the tokens of the other requests.
+        // The server can neither store the end of the script nor check the tokens of the waiting requests.
         let statuses = waiting.map(|mut it| it.response().map(|response| response.status));
         assert_eq!(statuses, [Some(503); 3], "{log}");
         drop(silence);
@@ -339,13 +338,13 @@ fn a_user_of_the_database_with_too_many_rights_is_reported() {
         assert!(log.contains(expected.unwrap_or_default()), "{log}");
         for format in ["text", "json"] {
             let output = builder().command().args(["doctor", "--format", format]).output().unwrap();
-            let told = String::from_utf8(output.stdout).unwrap();
+            let stdout = String::from_utf8(output.stdout).unwrap();
             let is_fine = if format == "text" { "can be used" } else { "\"user_rights\": null" };
-            let rows: Vec<&str> = told
+            let rows: Vec<&str> = stdout
                 .lines()
                 .filter(|line| line.contains("database ") || line.contains("user_rights"))
                 .collect();
-            assert!(rows.iter().any(|row| row.contains(expected.unwrap_or(is_fine))), "{told}");
+            assert!(rows.iter().any(|row| row.contains(expected.unwrap_or(is_fine))), "{stdout}");
         }
     }
 }

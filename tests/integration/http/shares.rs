@@ -1,4 +1,4 @@
-//! The shares of users: if one user takes all of a resource, the others are still served.
+//! Tests the shares of users. If one user takes all of a resource, other users are still served.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -36,7 +36,6 @@ fn list(server: &HttpServer, token: &str) -> u16 {
     server.stateless_as(token, "tools/list", json!({})).status
 }
 
-/// Begins a request on a new connection.
 fn begin(server: &HttpServer, token: &str, method: &str, params: Value) -> Connection {
     let (head, body) = stateless(method, params);
     let mut connection = server.connect();
@@ -44,7 +43,7 @@ fn begin(server: &HttpServer, token: &str, method: &str, params: Value) -> Conne
     connection
 }
 
-/// Begins a batch without any line.
+/// Begins a batch with no lines yet.
 fn batch(server: &HttpServer, token: &str) -> Connection {
     let mut connection = server.connect();
     let head = format!("POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
@@ -57,7 +56,7 @@ fn an_acknowledged_subscription_occupies_no_place() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let mut subscriptions = Vec::new();
-    // More than the places of one user.
+    // These are more subscriptions than a user may have requests in flight.
     for number in 0..80 {
         let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
         let head = one.head().unwrap();
@@ -67,7 +66,7 @@ fn an_acknowledged_subscription_occupies_no_place() {
         subscriptions.push(one);
     }
     assert_eq!((list(&server, ann), list(&server, bob)), (200, 200));
-    // The number of connections still bounds subscriptions.
+    // The limit on a user's connections also limits subscriptions.
     let refused = (0..40).find_map(|_| {
         let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
         let head = one.head().unwrap();
@@ -88,14 +87,14 @@ fn one_user_has_a_share_of_bytes() {
         bearer(ann)
     );
     let mut stalled = Vec::new();
-    // Two such bodies leave less of the share, a quarter of 32 MiB, than one request needs. The server ends them after 30
-    // seconds. A busy machine may need longer for the next request, so they are then sent again.
+    // A user's share is a quarter of 32 MiB. Two such bodies leave less than one request needs. The server ends them
+    // after 30 seconds. A busy machine may need longer for the next request, so try again.
     let is_taken = (0..10).any(|_| {
         stalled.clear();
         for _ in 0..2 {
             let mut connection = server.connect();
             connection.write(head.as_bytes()).unwrap();
-            // The server may still count the bodies before, and then refuses this one.
+            // The server may still count the previous bodies, and then refuses this one.
             let _ = connection.write(&vec![b' '; 4_194_304 - 50]);
             stalled.push(connection);
         }
@@ -139,8 +138,7 @@ fn one_user_has_a_share_of_connections() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("connection").as_deref(), Some("close"));
     assert_eq!(list(&server, bob), 200);
-    // A connection counts for the user of its last request, because a proxy passes on requests of several
-    // users.
+    // A connection counts for the user of its last request, because a proxy forwards requests of several users.
     assert_eq!(send(&mut connections[0], bob).status, 200);
     assert_eq!(send(&mut server.connect(), ann).status, 200);
 }
@@ -152,7 +150,7 @@ fn connections_without_a_token_do_not_exclude_users() {
     let mut known = server.connect();
     let (head, body) = stateless("tools/list", json!({}));
     assert_eq!(known.send(&format!("{head}{}", bearer(ann)), &body).status, 200);
-    // More than the maximum number of connections.
+    // This is more than the maximum number of connections.
     let strangers: Vec<_> = (0..700).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     for _ in 0..20 {
         assert_eq!(list(&server, bob), 200);
@@ -177,7 +175,7 @@ fn one_user_has_a_share_of_places() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
-    // A few more than the share, because the check below may occupy a place when the last of them arrives.
+    // These are a few more than the share, because the check below may displace the last of them.
     let waiting: Vec<_> = (0..72).map(|_| endless()).collect();
     soon("the share is taken", || list(&server, ann) == 429);
     assert_eq!(list(&server, bob), 200);
@@ -198,14 +196,14 @@ fn users_take_turns() {
     let mut of_bob = begin(&server, bob, "tools/call", script("print(6 * 7)"));
     soon("bob's script waits too", || waiting() == 11);
     drop(first);
-    // In the order of arrival, bob's script would run after ten scripts of ann had timed out.
+    // In the order of arrival, bob's script would run only after ten of ann's scripts had timed out.
     let reply = of_bob.response().unwrap().json();
     assert!(reply["result"]["content"][0]["text"].as_str().unwrap().contains("42"), "{reply}");
     assert_eq!(waiting(), 9, "one of ann's scripts has the turn");
     drop(others);
 }
 
-/// Sends a script to an endpoint for pipelines, on a new connection.
+/// Sends a script to a pipeline endpoint, on a new connection.
 fn post(server: &HttpServer, token: &str, path: &str, line: &Value) -> Connection {
     let mut connection = server.connect();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
@@ -217,7 +215,7 @@ fn run(server: &HttpServer, token: &str, line: &Value) -> Connection {
     post(server, token, "/run", line)
 }
 
-/// Sends a script over each route that waits for a turn.
+/// Sends a script to each endpoint whose scripts wait for a turn.
 fn begin_on_each_route(server: &HttpServer, token: &str, code: &str) -> [Connection; 4] {
     let line = json!({ "code": code });
     [
@@ -233,7 +231,7 @@ fn scripts_that_wait_delay_no_other_user_on_any_route() {
     let server = tokens.server(&["--user-share", "50"]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let slow = "import time\ntime.sleep(0.5)";
-    // One user may have at most eight batches.
+    // A user may have at most eight batches.
     let waiting: Vec<_> = (0..7).map(|_| begin_on_each_route(&server, ann, slow)).collect();
     let more: Vec<_> = (0..33).map(|_| run(&server, ann, &json!({ "code": slow }))).collect();
     soon("most scripts wait", || server.metric("qwed_mcp_calls_waiting") >= 55);
@@ -292,7 +290,7 @@ fn unread_answers_delay_only_their_own_user() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
-    // As JSON, each of these characters has six bytes.
+    // In JSON, each of these characters takes six bytes.
     let code = "import sys\nfor stream in sys.stdout, sys.stderr: stream.write('\\1' * 1_000_000)";
     let large = json!({ "code": code });
     let (one, lines) = (large.to_string(), format!("{large}\n").repeat(3));
@@ -322,7 +320,7 @@ fn long_lines_do_not_wait_for_each_other() {
     let server = tokens.server(&[]);
     let [ann, _] = &tokens.tokens[..] else { panic!() };
     let line = json!({ "code": "print(len(input()))", "stdin": "x".repeat(3_000_000) }).to_string();
-    // Together the lines exceed one user's share. Each batch has begun before another continues.
+    // Together, the lines exceed a user's share. Each batch begins its line before another batch continues.
     let mut batches: Vec<_> = (0..4).map(|_| batch(&server, ann)).collect();
     let parts: Vec<&[u8]> = line.as_bytes().chunks(750_000).collect();
     let senders: Vec<_> = batches

@@ -1,4 +1,4 @@
-//! Authentication, roles, and the limits of one user.
+//! Tests authentication, roles, and the limits for one user.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ tests! {
         the_limits_of_one_user_are_enforced;
 }
 
-/// A data folder with a token for each of these users and roles.
+/// A data folder with tokens. Each token is for a user with a role.
 pub(super) struct Tokens {
     folder: tempfile::TempDir,
     pub(super) tokens: Vec<String>,
@@ -93,7 +93,7 @@ fn without_a_token_nothing_is_answered() {
     }
     let in_query = server.send(&head("POST", &format!("/mcp?access_token={good}")), "{}");
     assert_eq!(in_query.status, 401);
-    // A revoked token is invalid at once.
+    // A revoked token is refused at once.
     tokens.revoke("1");
     assert_eq!(call(&server, good, script("print(1)")).status, 401);
     let log = server.end();
@@ -157,7 +157,7 @@ fn the_caller_is_in_the_audit_log() {
     assert_eq!(refused["error"]["code"], -32003);
     let head = format!("POST /run HTTP/1.1\r\n{JSON}{}", bearer(&governed.user));
     assert_eq!(server.send(&head, r#"{"code":"print(3)"}"#).json()["status"], "ok");
-    // Governed calls use the token of the HTTP request.
+    // A governed call uses the token of its HTTP request.
     let params = json!({ "name": "list_artifacts", "arguments": {} });
     assert_eq!(call(&server, &governed.viewer, params).json()["result"]["isError"], false);
     let tests = json!({ "name": "run_pytest", "arguments": { "test_path": "tests" } });
@@ -182,7 +182,7 @@ fn the_caller_is_in_the_audit_log() {
     assert_eq!(called("ALLOW_VERIFIED").len(), 2, "{text}");
     assert!(called("ALLOW_VERIFIED").iter().all(|user| user != "null"), "{text}");
     assert_eq!(called("PERMISSION_DENIED").len(), 1, "{text}");
-    // Each row has the token's number: 2 is the user's token, 3 the viewer's.
+    // Each row has the id of the token. Token 2 is the user's, and token 3 is the viewer's.
     let tokens = |outcome: &str| {
         let rows = governed.audit_rows().into_iter().filter(|row| {
             row["event"] == "MCP_TOOL_CALL"
@@ -200,8 +200,8 @@ fn the_caller_is_in_the_audit_log() {
     assert_eq!((used(1), used(2), used(3)), (false, true, true), "{listed}");
 }
 
-/// Tests scripts that were placed with a token and have not begun when it is revoked: a line of an open
-/// batch, a call that waits for its turn, and a job that waits for a slot.
+/// Checks scripts that were sent with a token and have not begun when the token is revoked. They are in a line of an
+/// open batch, in a call that waits for its turn, and in a background job that waits.
 fn a_revoked_token_runs_nothing_more() {
     let tokens = Tokens::new(&[("ann", "user"), ("ann", "user")]);
     let server = tokens.server(&[]);
@@ -221,7 +221,7 @@ fn a_revoked_token_runs_nothing_more() {
     let answer = |batch: &mut Connection| batch.chunk().map(|it| String::from_utf8(it).unwrap());
     assert!(answer(&mut batch).unwrap().contains(r#""status":"ok""#));
 
-    // Jobs with the other token take all slots, and a call with it takes the only turn.
+    // With the other token, jobs take all turns for jobs, and a call takes the only turn for calls.
     let background = |token: &str, code: &str| {
         let mut params = script(code);
         params["arguments"]["background"] = json!(true);
@@ -251,7 +251,7 @@ fn a_revoked_token_runs_nothing_more() {
     assert!(text.contains(reason) && refused["isError"] == true, "{refused}");
     let cancel = json!({ "taskId": running[0] });
     let (head, body) = stateless("tasks/cancel", cancel);
-    // Such requests need the tasks extension.
+    // This request needs the tasks extension.
     let (none, tasks) =
         (r#"clientCapabilities":{}"#, "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}");
     let body = body.replace(none, &format!("clientCapabilities\":{tasks}"));
@@ -299,19 +299,18 @@ fn the_limits_of_one_user_are_enforced() {
     soon("the share is taken", || {
         let is_taken = list(ann).status == 429;
         if !is_taken {
-            // This request may have used the share when the last script arrived.
+            // This request itself may have used the share when the last script arrived. So send one more script.
             waiting.borrow_mut().push(begin());
         }
         is_taken
     });
     let asked = Instant::now();
     assert_eq!(list(ann).header("retry-after").as_deref(), Some("1"));
-    // A refusal is delayed, so that a client that retries at once does not keep the server busy.
+    // The server delays a refusal, so that a client that retries at once does not keep the server busy.
     assert!(asked.elapsed() >= Duration::from_millis(100), "{:?}", asked.elapsed());
     assert_eq!(list(bob).status, 200);
     drop(waiting);
     soon("the share is free", || list(ann).status == 200);
-    // One request per second.
     let server = tokens.server(&["--user-rate", "1"]);
     assert!((0..50).any(|_| list_at(&server, bob).status == 429));
 }

@@ -1,4 +1,4 @@
-//! Traces of calls, as a collector receives them.
+//! Tests the traces of calls that a collector receives.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -29,7 +29,7 @@ tests! {
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// An OTLP collector over HTTP.
+/// A collector that receives OTLP over HTTP.
 struct Collector {
     address: String,
     requests: Arc<Mutex<Vec<(String, ExportTraceServiceRequest)>>>,
@@ -107,7 +107,7 @@ fn a_call_is_a_part_of_its_callers_trace() {
             (hex(&call.trace_id).as_str(), hex(&call.parent_span_id).as_str()),
             (TRACE, PARENT)
         );
-        // The kind of a server's span.
+        // 2 is the kind of a server's span (`SPAN_KIND_SERVER`).
         assert_eq!(call.kind, 2);
         for (name, expected) in [
             ("mcp.method.name", json!("tools/call")),
@@ -162,7 +162,7 @@ fn a_team_server_has_traces_too() {
     assert!(format!("{:?}", requests[0].1.resource_spans[0].resource).contains("verification"));
 }
 
-/// Checks the spans, the entry in the bill of materials, and the receipt of a run and of a refusal.
+/// Checks the spans, the entry in the bill of materials, and the receipt, for a run and for a refusal.
 fn a_script_of_a_pipeline_is_recorded_like_a_call() {
     let (collector, receipts) = (Collector::new(), Receipts::new());
     let bill = receipts.path("bill.json");

@@ -1,4 +1,4 @@
-//! Results that other processes use again. They are stored next to the receipts.
+//! Tests results that another process reuses. They are stored next to the receipts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,12 +28,13 @@ tests! {
         results_of_warm_runs_are_used_again_for_warm_runs;
 }
 
-/// Returns a server that uses results again. Its variables are the same in each process, because scripts can read them.
+/// Returns a server that reuses results. All processes have the same environment variables, because scripts can read
+/// them.
 fn with_receipts(receipts: &Receipts) -> ServerBuilder {
     once(receipts.server()).without("PATH")
 }
 
-/// Returns the files with results.
+/// Returns the paths of the stored results.
 fn stored(receipts: &Receipts) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(receipts.path("receipts/answers")) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().path()).collect()
@@ -86,7 +87,7 @@ fn a_later_process_uses_a_result() {
     assert_eq!(mode & 0o7777, 0o700);
 }
 
-/// The addresses in a fork differ from those in a new interpreter.
+/// The addresses of objects in a fork differ from those in a new interpreter.
 fn results_of_warm_runs_are_used_again_for_warm_runs() {
     let receipts = Receipts::new();
     let warm = || with_receipts(&receipts).without("QWED_MCP_WARM").connect();
@@ -141,13 +142,13 @@ fn a_changed_file_is_not_used() {
         assert!(server.finish().contains("is not complete or was changed"));
         assert!(is_cached(&with_receipts(&receipts).connect().execute(code)));
     }
-    // The result of a server with another key.
+    // A server with another key must not use this result.
     let other = Receipts::new();
     let answers = other.path("receipts/answers");
     fs::create_dir_all(&answers).unwrap();
     fs::copy(file, answers.join(file.file_name().unwrap())).unwrap();
     assert!(!is_cached(&with_receipts(&other).connect().execute(code)));
-    // The folder cannot be written.
+    // The folder of results cannot be created.
     let third = Receipts::new();
     fs::create_dir_all(third.path("receipts")).unwrap();
     fs::write(third.path("receipts/answers"), "").unwrap();
@@ -178,7 +179,7 @@ fn a_single_script_prints_its_output_each_time() {
     }
 }
 
-/// The advice depends on settings, which may be others in the next process.
+/// The advice depends on settings, and the next process may have other settings.
 fn the_advice_about_a_missing_module_is_not_stored() {
     let receipts = Receipts::new();
     let code = "import gmpy2";
@@ -189,7 +190,7 @@ fn the_advice_about_a_missing_module_is_not_stored() {
     assert!(!is_cached(&with_receipts(&receipts).connect().execute(code)));
 }
 
-/// Each change is followed by a batch of all scripts in a new process. The scripts show what has changed.
+/// After each change, a batch runs all scripts in a new process. The scripts print the changed facts.
 fn a_changed_environment_has_no_results() {
     let receipts = Receipts::new();
     let (folder, packages) = environment();
@@ -243,7 +244,7 @@ fn a_changed_environment_has_no_results() {
     check(&builder, "nothing", version, year, true);
 }
 
-/// A batch is killed at different moments. What it has answered is known to later processes.
+/// Kills a batch at different moments. Later processes must know all results of its answers.
 fn kills_lose_no_result() {
     let receipts = Receipts::new();
     let lines: Vec<Value> = (0..1_000)
@@ -259,7 +260,7 @@ fn kills_lose_no_result() {
         command.args(["run", "--batch", source.to_str().unwrap(), "--once"]).stdin(Stdio::null());
         command.stdout(fs::File::create(&target).unwrap()).stderr(Stdio::null());
         let mut batch = command.spawn().unwrap();
-        // The start takes as long as the machine is busy, so it is not counted.
+        // On a busy machine, the start takes long. So wait until the batch has stored a result.
         let before = stored(&receipts).len();
         let has_begun = || stored(&receipts).len() > before;
         assert!(eventually(Duration::from_secs(60), has_begun).is_some());
@@ -267,7 +268,7 @@ fn kills_lose_no_result() {
         batch.kill().unwrap();
         batch.wait().unwrap();
         let printed = fs::read_to_string(&target).unwrap();
-        // The last line may be incomplete.
+        // The kill may have cut the last line.
         let whole = printed.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         answered.extend(whole.map(|line| {
             let answer: Value = serde_json::from_str(line).unwrap();
