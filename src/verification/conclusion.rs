@@ -1,4 +1,4 @@
-//! Concludes from the counts of a run's checks, and from its ending, whether the run has verified anything.
+//! Concludes whether a run has verified anything, from the counters of its checks and from the end of the run.
 
 use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, FailsBy, Vacuity};
@@ -25,13 +25,13 @@ struct Tally {
 }
 
 impl Tally {
-    /// Reads the two counters of a check. [`CheckKind`] defines their meaning.
+    /// Reads the three counters of a check. [`CheckKind`] defines the meaning of the first two.
     fn of(check: &Check, [first, second, elements]: [u64; 3]) -> Self {
         let (held, failed) = match check.kind {
             CheckKind::Assert | CheckKind::FailsUnless | CheckKind::Exit => (first, second),
             CheckKind::FailsIf | CheckKind::Skipped => (second, first),
             CheckKind::Call => (second, first.saturating_sub(second)),
-            // The tuple of an `assert` always holds.
+            // An `assert` of a tuple display cannot fail.
             CheckKind::Tuple | _ => (first, 0),
         };
         Self { held, failed, is_empty: check.counts_elements && elements == 0 }
@@ -53,8 +53,8 @@ pub(super) struct Concluded {
     pub(super) reports: Vec<CheckReport>,
 }
 
-/// Concludes whether a run verified anything. `differs` is whether the result can differ between runs. If `counts` is
-/// `None`, no check counts as executed.
+/// Concludes whether a run verified anything. `differs` is true if the result can differ between runs. If `counts` is
+/// `None`, all checks are treated as not executed.
 pub(super) fn conclude(
     checks: &[Check],
     counts: Option<&CheckCounts>,
@@ -98,14 +98,15 @@ pub(super) fn conclude(
     Concluded { conclusion, reports }
 }
 
-/// Returns whether more checks failed in a successful run than the script requires to fail. A caught exception other
-/// than `AssertionError` and `SystemExit` does not count, because scripts use such exceptions for control flow.
+/// Returns whether a check failed in a successful run, unless the script expects the failure (for example in a block of
+/// `pytest.raises`). Checks that fail with another exception than `AssertionError` or `SystemExit` do not count,
+/// because scripts use such exceptions for control flow.
 fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bool {
     let (mut failed, mut required) = (0_u64, 0_u64);
     for (check, tally) in judged {
         if check.requires_failure {
             required = required.saturating_add(tally.held);
-        } else if check.fails_by != FailsBy::OtherException {
+        } else if !matches!(check.fails_by, FailsBy::OtherException(_)) {
             failed = failed.saturating_add(tally.failed);
         }
     }
@@ -125,7 +126,8 @@ pub(crate) fn has_failed(checks: &[Check], outcome: &Outcome) -> Option<bool> {
     }
 }
 
-/// Concludes for a run that succeeded. `held` has, for each check that held, the reason why it proves nothing.
+/// Concludes for a run that succeeded. `held` has one item for each check that held: the reason why the check proves
+/// nothing, or `None` if it proves something.
 fn of_success(held: impl Iterator<Item = Option<Vacuity>>, differs: bool) -> Conclusion {
     let held: Vec<Option<Vacuity>> = held.collect();
     if held.is_empty() {

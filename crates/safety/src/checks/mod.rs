@@ -46,7 +46,8 @@ pub struct Check {
     pub text: String,
     /// How a failure of the check ends the script.
     pub fails_by: FailsBy,
-    /// Whether an `AssertionError` in other code makes the check hold, for example in the block of `pytest.raises`.
+    /// Whether the check can hold because other code fails with an `AssertionError`. For example,
+    /// `pytest.raises(Exception)` holds if its block fails.
     pub requires_failure: bool,
     /// The reason why the check cannot fail; `None` if no reason is known.
     pub vacuous: Option<Vacuity>,
@@ -61,7 +62,7 @@ pub struct Check {
 }
 
 /// How the failure of a check ends a script, unless the script catches the exception.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailsBy {
     /// Raises an `AssertionError`.
@@ -70,8 +71,9 @@ pub enum FailsBy {
     SystemExit,
     /// Ends the process by `os._exit`, which no handler can catch.
     EndOfProcess,
-    /// Raises another exception. A script may use such exceptions as control flow.
-    OtherException,
+    /// Raises another exception, with the qualified name of its class if the class has one. A script may use such
+    /// exceptions as control flow.
+    OtherException(Option<String>),
 }
 
 /// The form of a check. A run has three counters for each check, and the form determines the meaning of the first two.
@@ -142,10 +144,10 @@ impl fmt::Display for Action {
     }
 }
 
-/// Returns the plan by which a run counts `checks`, for example `2 t1:b0.o0.o0 f0:b0.o0`: the number of checks, then
-/// each edit as its action, the index of its check, a colon and its path. Edits that insert no statements come first.
-/// The others are in reverse source order, so that no edit changes the path of a later edit. Empty if there are no
-/// checks.
+/// Returns the plan by which a run counts `checks`, for example `2 t1:b0.o0.o0 f0:b0.o0`. The plan starts with the
+/// number of checks. For each edit, it then contains the letter of the action, the index of the check, a colon and the
+/// path. Edits that insert no statements come first. The others are in reverse source order, so that no edit changes
+/// the path of a later edit. The plan is empty if there are no checks.
 pub fn check_plan(checks: &[Check]) -> String {
     if checks.is_empty() {
         return String::new();

@@ -44,8 +44,8 @@ const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 
 /// Returns the checks of a script in source order.
 ///
-/// The search has its own limit of steps, so that no script is refused because of its checks. If it takes too many
-/// steps, no check has a reason why it cannot fail.
+/// The search has its own limit of steps, so that no script is refused because of its checks. If the search exceeds the
+/// limit, the checks are returned without the reasons why they cannot fail.
 pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
     let module = parsed.syntax();
     let work = &Work::for_checks(source);
@@ -107,7 +107,8 @@ fn path_to(body: &[Stmt], at: TextRange, work: &Work) -> Option<String> {
     (!path.is_empty()).then(|| path.join("."))
 }
 
-/// Returns the lists of statements in a statement, each with the start of its path, for example `o0.b`.
+/// Returns the lists of statements that a statement contains. Each list comes with the prefix of its statements' paths,
+/// for example `o0.b`.
 fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
     let named = |field: &str, body| (field.to_owned(), body);
     match stmt {
@@ -146,27 +147,6 @@ fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
     }
 }
 
-/// How a branch fails: with an exception, or with an exit.
-#[derive(Debug, Clone)]
-enum Failure {
-    /// An `AssertionError`.
-    Assertion,
-    /// An exit with a status.
-    Exit(FailsBy),
-    /// An exception of another class, with the qualified name of the class if it has one.
-    Exception(Option<String>),
-}
-
-impl Failure {
-    fn by(&self) -> FailsBy {
-        match self {
-            Self::Assertion => FailsBy::AssertionError,
-            Self::Exit(by) => *by,
-            Self::Exception(_) => FailsBy::OtherException,
-        }
-    }
-}
-
 struct Finder<'a, 'w> {
     source: &'a str,
     tokens: &'a Tokens,
@@ -174,7 +154,7 @@ struct Finder<'a, 'w> {
     lines: Option<LineIndex>,
     imports: Imports<'a>,
     /// The functions of the script that always raise or exit, and how they fail.
-    raisers: HashMap<&'a str, Failure>,
+    raisers: HashMap<&'a str, FailsBy>,
     /// The classes of the script that derive from `AssertionError` or `SystemExit`.
     assertions: HashSet<&'a str>,
     /// The fields and indices from the module to the current statement.
@@ -323,7 +303,7 @@ impl<'a> Finder<'a, '_> {
         self.path.truncate(depth);
     }
 
-    fn test(&mut self, kind: CheckKind, test: &Expr, failure: &Failure) {
+    fn test(&mut self, kind: CheckKind, test: &Expr, failure: &FailsBy) {
         // `if __name__ == "__main__": sys.exit(main())` is not a check of its condition.
         if let Expr::Compare(compare) = test
             && compare.left.as_name_expr().is_some_and(|name| name.id.as_str() == "__name__")
@@ -335,7 +315,7 @@ impl<'a> Finder<'a, '_> {
             _ => Action::CountTest,
         };
         let edits = vec![self.edit(action)];
-        self.add(kind, test, test.range(), failure.by(), edits);
+        self.add(kind, test, test.range(), failure.clone(), edits);
     }
 
     /// Finds a raise or an exit in `body` that the enclosing statement skips if the check holds. The path of the
@@ -349,7 +329,7 @@ impl<'a> Finder<'a, '_> {
                 finder.edit(Action::CountBefore),
                 Edit { path: around, action: Action::CountAfter },
             ];
-            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure.by(), edits);
+            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure, edits);
         });
     }
 
@@ -357,10 +337,10 @@ impl<'a> Finder<'a, '_> {
     /// raise. A raise in a handler only reports an exception, so it is not a check.
     fn attempt(&mut self, it: &'a StmtTry) {
         let catches = self.catches(it, Some("AssertionError"));
-        // A raise of an exception that a handler of the same `try` catches is control flow.
+        // If a handler of the same `try` catches the raised exception, the raise is control flow and not a check.
         let is_caught = self.failure_in(&it.body).is_some_and(|failure| match failure {
-            Failure::Assertion | Failure::Exit(_) => false,
-            Failure::Exception(class) => self.catches(it, class.as_deref()),
+            FailsBy::AssertionError | FailsBy::SystemExit | FailsBy::EndOfProcess => false,
+            FailsBy::OtherException(class) => self.catches(it, class.as_deref()),
         });
         if !it.handlers.is_empty() && !is_caught {
             self.requires_failure = catches;
@@ -390,7 +370,8 @@ impl<'a> Finder<'a, '_> {
         })
     }
 
-    /// Returns whether `class`, or one of the classes in a tuple, is `raised` or a base of all exceptions.
+    /// Returns whether a handler for `class` catches exceptions of the class `raised`. `class` may be a tuple of
+    /// classes. Recognizes only `raised` itself, `Exception` and `BaseException`.
     fn includes(&self, class: &Expr, raised: Option<&str>) -> bool {
         match class {
             Expr::Tuple(it) => it.elts.iter().any(|class| self.includes(class, raised)),
@@ -488,19 +469,19 @@ impl<'a> Finder<'a, '_> {
     }
 
     /// Returns how a branch fails; `None` if the branch may succeed.
-    fn failure_in(&self, body: &[Stmt]) -> Option<Failure> {
+    fn failure_in(&self, body: &[Stmt]) -> Option<FailsBy> {
         Some(self.first_failure(body)?.1)
     }
 
     /// Returns the index of the first statement that always fails, and how the statement fails.
-    fn first_failure(&self, body: &[Stmt]) -> Option<(usize, Failure)> {
+    fn first_failure(&self, body: &[Stmt]) -> Option<(usize, FailsBy)> {
         body.iter().enumerate().find_map(|(index, stmt)| Some((index, self.failure_of(stmt)?)))
     }
 
     /// Returns how a statement fails; `None` if the statement may succeed.
-    fn failure_of(&self, stmt: &Stmt) -> Option<Failure> {
+    fn failure_of(&self, stmt: &Stmt) -> Option<FailsBy> {
         match stmt {
-            Stmt::Assert(it) if flags::is_false(&it.test) => Some(Failure::Assertion),
+            Stmt::Assert(it) if flags::is_false(&it.test) => Some(FailsBy::AssertionError),
             Stmt::Raise(raise) => match raise.exc.as_deref() {
                 Some(Expr::Call(call)) if self.status(call).is_some() => self.failure_of_call(call),
                 Some(Expr::Call(call)) => Some(self.failure_by(&call.func)),
@@ -510,7 +491,7 @@ impl<'a> Finder<'a, '_> {
                     (!is_success).then(|| self.failure_by(class))
                 }
                 // A `raise` without an exception raises the caught exception again.
-                None => Some(Failure::Assertion),
+                None => Some(FailsBy::AssertionError),
             },
             Stmt::Expr(it) => match &*it.value {
                 Expr::Call(call) => self.failure_of_call(call),
@@ -520,34 +501,35 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    fn failure_by(&self, class: &Expr) -> Failure {
+    fn failure_by(&self, class: &Expr) -> FailsBy {
         match self.imports.path(class) {
-            Some(path) if path == "SystemExit" => Failure::Exit(FailsBy::SystemExit),
-            _ if self.is_assertion_error(class) => Failure::Assertion,
-            path => Failure::Exception(path),
+            Some(path) if path == "SystemExit" => FailsBy::SystemExit,
+            _ if self.is_assertion_error(class) => FailsBy::AssertionError,
+            path => FailsBy::OtherException(path),
         }
     }
 
-    fn failure_of_call(&self, call: &ExprCall) -> Option<Failure> {
+    fn failure_of_call(&self, call: &ExprCall) -> Option<FailsBy> {
         if let Some(status) = self.status(call) {
             let is_success = constant_status(status) == Some(true);
-            return (!is_success).then(|| Failure::Exit(self.exits_by(call)));
+            return (!is_success).then(|| self.exits_by(call));
         }
         if let Expr::Attribute(attribute) = &*call.func
             && let Expr::Name(object) = &*attribute.value
             && self.this == Some(object.id.as_str())
             && attribute.attr.as_str() == "fail"
         {
-            return Some(Failure::Assertion);
+            return Some(FailsBy::AssertionError);
         }
         let path = self.imports.path(&call.func)?;
         if RAISING.contains(&&*path) {
-            return Some(Failure::Assertion);
+            return Some(FailsBy::AssertionError);
         }
         self.raisers.get(path.as_str()).cloned()
     }
 
-    /// Returns whether a class is `AssertionError` or `SystemExit`, or a class of the script that derives from them.
+    /// Returns whether a class is `AssertionError` or `SystemExit`, or a class of the script that derives from one of
+    /// them.
     fn is_assertion_error(&self, class: &Expr) -> bool {
         self.imports.path(class).is_some_and(|path| {
             path == "AssertionError"
@@ -556,7 +538,7 @@ impl<'a> Finder<'a, '_> {
         })
     }
 
-    /// Returns how a call ends the script that has an exit status.
+    /// Returns how a call with an exit status ends the script.
     fn exits_by(&self, call: &ExprCall) -> FailsBy {
         match self.imports.path(&call.func) {
             Some(path) if path == "os._exit" => FailsBy::EndOfProcess,

@@ -322,7 +322,14 @@ fn a_failure_that_an_earlier_handler_raises_again_is_not_swallowed() {
     let exits =
         "import os\ntry:\n    if f(1) != 2:\n        os._exit(1)\nexcept BaseException:\n    pass";
     assert_vacuous(exits, None);
-    // The exception of the condition in the `try` without handlers ends the script.
+    let exceptions =
+        "try:\n    if f(1) != 2:\n        raise ValueError\nexcept KeyError:\n    print('no')";
+    assert_vacuous(exceptions, None);
+    let exceptions = "try:\n    if f(1) != 2:\n        raise ValueError\nexcept ValueError:\n    raise\nexcept Exception:\n    pass";
+    assert_vacuous(exceptions, None);
+    let other = exceptions.replace("except ValueError", "except KeyError");
+    assert_vacuous(&other, Some(Vacuity::Swallowed));
+    // The second `try` has no handlers, so its exception ends the script.
     let without_handlers = "x = f(1)\nfailed = False\ntry:\n    assert x == 2\nexcept AssertionError:\n    failed = True\n\
                             try:\n    if failed:\n        raise ValueError\nfinally:\n    print(x)";
     let reasons: Vec<_> = checks(without_handlers).iter().map(|check| check.vacuous).collect();
@@ -340,7 +347,6 @@ fn a_check_in_a_function_is_judged_by_all_its_calls() {
     assert_eq!(reasons, [None, None]);
 }
 
-/// Samples compute a condition with other numbers.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn checks_that_hold_with_other_numbers_have_a_reason() {
@@ -488,7 +494,7 @@ fn claims_that_samples_cannot_judge_have_no_reason() {
          return self.a < o.b and o.a < self.b\nassert not S(6, 14).meets(S(14, 22))",
         "assert abs(-3) == 3",
         "assert min(8, 3) == 3",
-        // The branch that a function takes is the claim.
+        // The checks test which branch a function takes.
         "def sign(x):\n    if x < 0:\n        return -1\n    return 1\nassert sign(-3) == -1",
         "def eligible(age, income):\n    return age >= 18 and income < 30000\nassert eligible(25, 20000)",
         "def my_abs(x):\n    return -x if x < 0 else x\nv = f(1)\nassert my_abs(v) >= 0",
@@ -529,7 +535,8 @@ fn checks_about_all_elements_of_a_range_are_general() {
     }
 }
 
-/// Values that each later value uses twice must not be visited exponentially often.
+/// The search must not take exponential time for chains such as `x = x + x`, in which each value uses the previous
+/// value twice.
 #[test]
 fn the_search_is_linear() {
     let doubled = "x = x + x\n".repeat(2_000);
@@ -578,7 +585,7 @@ fn long_chains_of_values_are_followed_a_little_way() {
     }
 }
 
-/// A loop over the variables of other loops must not be followed exponentially often.
+/// Nested loops over the variables of outer loops must not take exponential time.
 #[test]
 fn loops_over_variables_of_loops_are_followed_once() {
     let mut source = "def f():\n    assert g(1) == 2\nv0 = u0 = f\n".to_owned();

@@ -48,7 +48,7 @@ impl<'a> Interpreter<'a, '_> {
     pub(super) fn suppression(&self, manager: Id) -> Option<Catch> {
         if let Node::Instance(class, _) = self.values.node(manager) {
             let suppresses = self.facts.get(*class).is_some_and(|facts| facts.suppresses);
-            return suppresses.then_some(Catch { assertions: true, exits: true, others: true });
+            return suppresses.then(Catch::everything);
         }
         let (path, classes) = self.values.call(manager)?;
         if *path != *"contextlib.suppress" {
@@ -64,11 +64,7 @@ impl<'a> Interpreter<'a, '_> {
     pub(super) fn attempt(&mut self, it: &'a StmtTry) -> Flow {
         let before = self.names_now();
         let replaced = replaces_exit(&it.finalbody, self.imports);
-        let catch = if replaced {
-            Some(Catch { assertions: true, exits: true, others: true })
-        } else {
-            self.quiet_catch(it)
-        };
+        let catch = if replaced { Some(Catch::everything()) } else { self.quiet_catch(it) };
         let catches = self.catches.len();
         self.catches.extend(catch);
         let flow = self.statements(&it.body);
@@ -99,10 +95,12 @@ impl<'a> Interpreter<'a, '_> {
         self.statements(&it.finalbody)
     }
 
-    /// Returns the exceptions that the handlers of a `try` catch without any effect on the end of the script.
+    /// Returns the exceptions that the handlers of a `try` swallow. After such an exception, the script still ends
+    /// successfully, and no later check depends on the exception.
     pub(super) fn quiet_catch(&mut self, it: &'a StmtTry) -> Option<Catch> {
         let mut all = Catch::default();
-        let mut loud = Catch::default();
+        // The exceptions that handlers so far catch without continuing the script. Later handlers do not receive them.
+        let mut ending = Catch::default();
         let mut quiet: Vec<&'a [Stmt]> = Vec::new();
         for ExceptHandler::ExceptHandler(handler) in &it.handlers {
             let classes: Vec<Option<String>> = match handler.type_.as_deref() {
@@ -112,21 +110,24 @@ impl<'a> Interpreter<'a, '_> {
             };
             let catch = catch_of(classes.into_iter());
             if ends_unsuccessfully(&handler.body, self.imports) {
-                // Later handlers do not receive these exceptions.
-                loud.assertions |= catch.assertions;
-                loud.exits |= catch.exits;
-                continue;
+                ending.add(catch);
+            } else {
+                all.add(Catch {
+                    assertions: catch.assertions && !ending.assertions,
+                    exits: catch.exits && !ending.exits,
+                    exceptions: catch.exceptions && !ending.exceptions,
+                    ..catch
+                });
+                quiet.push(&handler.body);
             }
-            all.assertions |= catch.assertions && !loud.assertions;
-            all.exits |= catch.exits && !loud.exits;
-            all.others |= catch.others;
-            quiet.push(&handler.body);
         }
-        let is_any = all.assertions || all.exits || all.others;
+        let is_any = all != Catch::default();
+        all.ending = ending.classes;
         (is_any && self.is_forgotten(&[&it.body, &it.orelse], &quiet)).then_some(all)
     }
 
-    /// Returns whether no condition that can still end the script depends on whether the statements failed.
+    /// Returns whether a failure in `bodies` has no influence on any check with an uncaught failure. `handlers` are the
+    /// handlers that catch the failure.
     pub(super) fn is_forgotten(&mut self, bodies: &[&'a [Stmt]], handlers: &[&'a [Stmt]]) -> bool {
         let all: Vec<&'a [Stmt]> = bodies.iter().chain(handlers).copied().collect();
         let mut changes = Changes::of(&all, self.work);
@@ -147,13 +148,15 @@ impl<'a> Interpreter<'a, '_> {
         !influence.reaches(&changes.names)
     }
 
-    /// Returns the names that the function and the loops around a body bind or change, and the function's own name.
+    /// Returns all names that are bound or changed in the functions and loops around a body, and the names of these
+    /// functions.
     pub(super) fn names_around(&self, body: &'a [Stmt]) -> HashSet<&'a str> {
         let Some(first) = body.first() else { return HashSet::default() };
         flags::names_around(self.body, first.range(), self.work)
     }
 
-    /// Records that uncaught exceptions end the script successfully, if the value is such a `sys.excepthook`.
+    /// If the script sets `sys.excepthook` to a function that exits with the status 0, records that uncaught exceptions
+    /// end the script successfully.
     pub(super) fn note_excepthook(&mut self, targets: &'a [Expr], value: Id) {
         let is_hook = targets
             .iter()
@@ -164,24 +167,22 @@ impl<'a> Interpreter<'a, '_> {
                 self.closures.get(*place)
             && exits_successfully(&function.body, self.imports)
         {
-            self.catches.push(Catch { assertions: true, exits: false, others: true });
+            self.catches.push(Catch { exits: false, ..Catch::everything() });
         }
     }
 }
 
-/// Returns the exceptions that handlers for these classes catch. An unknown class counts as `others`.
+/// Returns the exceptions that handlers for these classes catch. `None` stands for a class that is unknown.
 fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
     let mut catch = Catch::default();
-    for class in classes {
-        match class.as_deref() {
-            Some("AssertionError") => catch.assertions = true,
-            Some("SystemExit") => catch.exits = true,
-            Some("Exception") => (catch.assertions, catch.others) = (true, true),
-            Some("BaseException") => {
-                catch = Catch { assertions: true, exits: true, others: true };
-            }
-            _ => catch.others = true,
-        }
+    for class in classes.flatten() {
+        catch.add(match &*class {
+            "AssertionError" => Catch { assertions: true, ..Catch::default() },
+            "SystemExit" => Catch { exits: true, ..Catch::default() },
+            "Exception" => Catch { exits: false, ..Catch::everything() },
+            "BaseException" => Catch::everything(),
+            _ => Catch { classes: vec![class], ..Catch::default() },
+        });
     }
     catch
 }
@@ -221,8 +222,8 @@ fn exits_successfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
     })
 }
 
-/// Returns the ranges of the statements that can fail without ending the script: the bodies of `try` statements that catch
-/// exceptions, and of `with contextlib.suppress(…)`.
+/// Returns the ranges of the statements that can fail without ending the script. These are the bodies of `try`
+/// statements that catch exceptions, and the bodies of `with contextlib.suppress(…)`.
 fn caught_ranges(body: &[Stmt], imports: &Imports<'_>, work: &Work) -> Vec<TextRange> {
     struct Finder<'a, 'w> {
         found: Vec<TextRange>,

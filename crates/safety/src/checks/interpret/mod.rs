@@ -38,11 +38,13 @@ const CALLS_MAX: usize = 4;
 const LEVEL_MAX: usize = 60;
 /// The maximum number of values. The checks of a script with more values are not judged.
 const VALUES_MAX: usize = 40_000;
-/// The maximum number of elements that the value of a loop variable distinguishes.
+/// The maximum number of elements for which a loop variable gets a value that lists all elements. With more elements,
+/// the value is unknown.
 const FUNCTIONS_MAX: usize = 30;
 
-/// Fills in the reasons why checks cannot fail. `conditions` are the ranges of the checks' conditions. For each check
-/// that is about a collection, returns the expression that a run evaluates once for each element.
+/// Finds the checks that cannot fail, and stores in each of these checks the reason why it cannot fail. `conditions`
+/// contains the source range of each check's condition. For each check that is about a collection, returns the
+/// expression that a run evaluates once for each element of the collection.
 pub(super) fn judge(
     body: &[Stmt],
     imports: &Imports<'_>,
@@ -55,7 +57,7 @@ pub(super) fn judge(
         body,
         imports,
         conditions,
-        kinds: checks.iter().map(|check| (check.kind, check.fails_by)).collect(),
+        kinds: checks.iter().map(|check| (check.kind, check.fails_by.clone())).collect(),
         work,
         places: places.collect(),
         verdicts: vec![Verdict::Unseen; checks.len()],
@@ -136,14 +138,44 @@ enum Callable<'a> {
 }
 
 /// The exceptions that an enclosing statement catches, so that the script continues.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Catch {
     assertions: bool,
     exits: bool,
-    others: bool,
+    /// Whether `Exception` is caught, so also the exceptions of every class that derives from it.
+    exceptions: bool,
+    /// The qualified names of other classes that are caught.
+    classes: Vec<String>,
+    /// The qualified names of the classes that an earlier handler catches without continuing the script.
+    ending: Vec<String>,
 }
 
-/// Whether execution continues with the statement after a statement.
+impl Catch {
+    fn everything() -> Self {
+        Self { assertions: true, exits: true, exceptions: true, ..Self::default() }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.assertions |= other.assertions;
+        self.exits |= other.exits;
+        self.exceptions |= other.exceptions;
+        self.classes.extend(other.classes);
+    }
+
+    fn catches(&self, failure: &FailsBy) -> bool {
+        match failure {
+            FailsBy::AssertionError => self.assertions,
+            FailsBy::SystemExit => self.exits,
+            FailsBy::EndOfProcess => false,
+            FailsBy::OtherException(Some(class)) => {
+                !self.ending.contains(class) && (self.exceptions || self.classes.contains(class))
+            }
+            FailsBy::OtherException(None) => self.exceptions,
+        }
+    }
+}
+
+/// Whether execution continues with the next statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     On,
@@ -162,27 +194,28 @@ struct Interpreter<'a, 'i> {
     general: Vec<bool>,
     /// The number of loops over generated collections around the current statement.
     general_loops: usize,
-    /// For each check that is about a collection, the expression that a run evaluates once for each element.
+    /// For each check that is about a collection, the expression that a run evaluates once for each element of the
+    /// collection.
     elements: Vec<Option<TextRange>>,
-    /// For each comprehension, the expression that runs for each element read, and the expression for each element
-    /// yielded.
+    /// Two expressions for each comprehension. A run evaluates the first expression for each element that the
+    /// comprehension reads, and the second for each element that it yields.
     comprehensions: HashMap<Id, [TextRange; 2]>,
     values: Values<'a>,
     frames: Vec<Frame<'a>>,
     frame: usize,
     closures: Vec<Closure<'a>>,
-    /// The positions of the definitions of functions that were followed from a call.
+    /// The functions that were followed, by the start position of their definitions.
     followed: HashSet<TextSize>,
     classes: Vec<&'a StmtClassDef>,
     facts: Vec<ClassFacts<'a>>,
     /// The names that the bodies of the classes bind.
     class_names: Vec<HashMap<&'a str, Id>>,
-    /// The attributes that are assigned only once, by object of the script and attribute name.
+    /// The values of the attributes that the script assigns only once. The key is the object and the attribute's name.
     attributes: HashMap<(Id, &'a str), Id>,
     /// The names of attributes that the script may assign more than once. `None` until needed.
     changed_attributes: Option<HashSet<&'a str>>,
     /// The values that the script assigns to attributes of imported modules, and to assertion methods of any object.
-    /// The key is a qualified name, or for a method a dot and its name.
+    /// The key for an attribute is its qualified name. The key for a method is a dot and its name.
     replaced_functions: HashMap<String, Id>,
     /// The object that a call creates, while its method `__init__` is followed.
     constructed: Option<Id>,
@@ -201,7 +234,8 @@ struct Interpreter<'a, 'i> {
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn run(&mut self) {
         self.statements(self.body);
-        // A function that was not followed may still be called in an unrecognized way, so its arguments are unknown.
+        // Follow the remaining functions with unknown arguments, because the script may call them in an unrecognized
+        // way.
         let mut place = 0;
         while let Some(closure) = self.closures.get(place).copied() {
             place += 1;
@@ -259,8 +293,8 @@ impl<'a> Interpreter<'a, '_> {
             Some(path) => self.values.path(path),
             None if is_python_builtin(name, u8::MAX, false) => self.values.path(name),
             None => {
-                // A statement that was not followed binds the name. The name keeps one unknown value until it is bound
-                // again.
+                // No statement that was followed binds the name. Store an unknown value, so that all uses of the name
+                // have the same value until the name is bound again.
                 let unknown = self.fresh();
                 if let Some(module) = self.frames.first_mut() {
                     module.names.insert(name, unknown);
@@ -361,7 +395,7 @@ impl<'a> Interpreter<'a, '_> {
         self.values.op(Op::Item, [value, key])
     }
 
-    /// Gives the object that an expression refers to an unknown value, because the object may have changed.
+    /// Gives an unknown value to the object in an expression, because the object may have changed.
     pub(super) fn change(&mut self, object: &'a Expr) {
         let name = match object {
             Expr::Name(name) => name.id.as_str(),
@@ -376,7 +410,7 @@ impl<'a> Interpreter<'a, '_> {
         self.replace(old, new);
     }
 
-    /// Replaces the value `old` by `new` for all names that refer to this object.
+    /// Gives the value `new` to all names that have the value `old`, because they refer to the same object.
     pub(super) fn replace(&mut self, old: Id, new: Id) {
         self.work.spend(1);
         if self.values.is_literal(old) && !self.is_mutable(old) {
@@ -395,7 +429,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Gives `name`, and all other names of the object, the value `new` in the current frame and the frames around it.
+    /// Gives the value `new` to `name`, in the current frame and the frames around it. If `old` is a mutable object,
+    /// all other names with the value `old` get the value `new` too.
     pub(super) fn replace_all(&mut self, old: Id, new: Id, name: &'a str) {
         let is_shared = self.is_mutable(old) && !self.is_callable(old);
         let mut at = self.frame;
@@ -535,8 +570,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the names (first map) and attributes (second map) with a value that depends only on whether an
-    /// exception was raised.
+    /// Returns the names (first map) and the attributes (second map) that depend only on whether an exception was
+    /// raised.
     pub(super) fn exception_flags(&mut self) -> &[HashMap<&'a str, Flag<'a>>; 2] {
         let (body, conditions, work) = (self.body, self.conditions, self.work);
         self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))

@@ -5,10 +5,10 @@
 use ruff_python_ast::{CmpOp, Expr, ExprCall};
 use ruff_text_size::{Ranged as _, TextRange};
 
+use super::super::CheckKind;
 use super::super::judge::Truth;
 use super::super::vacuity::Vacuity;
 use super::super::values::{Id, Node, Op, Type};
-use super::super::{CheckKind, FailsBy};
 use super::{Interpreter, Verdict};
 
 impl<'a> Interpreter<'a, '_> {
@@ -23,20 +23,15 @@ impl<'a> Interpreter<'a, '_> {
         {
             *general = true;
         }
-        let Some((kind, fails_by)) = self.kinds.get(place).copied() else { return };
+        let Some((kind, fails_by)) = self.kinds.get(place) else { return };
         let holds_if = !matches!(kind, CheckKind::FailsIf | CheckKind::Exit);
         let why = match truth {
-            _ if kind == CheckKind::Tuple => Some(Vacuity::Tuple),
+            _ if *kind == CheckKind::Tuple => Some(Vacuity::Tuple),
             Some((_, why @ Vacuity::Constant)) => Some(why),
             Some((truth, why)) if truth == holds_if => Some(why),
             _ => None,
         };
-        let is_swallowed = self.catches.iter().any(|catch| match fails_by {
-            FailsBy::AssertionError => catch.assertions,
-            FailsBy::SystemExit => catch.exits,
-            FailsBy::EndOfProcess => false,
-            FailsBy::OtherException => catch.others,
-        });
+        let is_swallowed = self.catches.iter().any(|catch| catch.catches(fails_by));
         let why = why.or(is_swallowed.then_some(Vacuity::Swallowed));
         if let Some(verdict) = self.verdicts.get_mut(place) {
             *verdict = match (*verdict, why) {
