@@ -65,8 +65,7 @@ use crate::traces::Traces;
 /// input.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 
-/// The maximum number of findings of a skill manifest that are logged. A hostile manifest can have any number of
-/// findings.
+/// The maximum number of logged findings about a skill manifest. A hostile manifest can have any number of findings.
 const FINDINGS_LOGGED_MAX: usize = 50;
 
 /// The maximum number of bytes that are read from a script. The analysis has a lower limit.
@@ -297,8 +296,8 @@ pub fn run() -> ExitCode {
         Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
-    // Start no traces if the log is for a person, as for `doctor`. Traces record calls, and most of these commands
-    // make no calls.
+    // Start no traces if the log is for a person, as for `doctor`. Traces record calls, and most commands with such a
+    // log make no calls.
     let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
     let (_traces, further, not_sent) = match started {
         Ok(started) => {
@@ -364,8 +363,8 @@ fn unmarked(text: &StyledStr) -> String {
     plain
 }
 
-/// Suggests a command in an error about an unknown command, if the two names differ by one typing error. Clap has its
-/// own suggestions, but does not count swapped letters as one error.
+/// Suggests a command in an error about an unknown command, if the two names differ by one typing error. Replaces
+/// clap's own suggestion, because clap does not count two swapped letters as one typing error.
 fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap::Error {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
@@ -383,6 +382,11 @@ fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap
 }
 
 fn parse() -> Result<CommandLine, clap::Error> {
+    // Clients usually start the server without arguments. Then do not build the tree of all commands and options,
+    // because the tree would take a tenth of the server's memory.
+    if std::env::args_os().len() <= 1 {
+        return Ok(CommandLine { color: Colours::Auto, command: None });
+    }
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let matches = matches.map_err(|error| with_nearest_command(error, &command))?;
@@ -405,7 +409,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     color.unwrap_or(&Colours::Auto).choice().write_global();
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        // Ignore an error of standard error, because there is nowhere else to report it.
+        // Ignore a failed write to standard error, because the failure cannot be reported anywhere else.
         let _ = anstream::stderr().write_all(text.as_bytes());
     } else if let Err(error) = output::print_styled("the help", &text) {
         Label::Error.say(format_args!("{error:#}"));
@@ -570,8 +574,8 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Opens a file, or standard input if `file` is `-`, and calls `read` with at most `bytes_max + 1` bytes of it. `read`
-/// returns the number of bytes that it has read. Fails if that is more than `bytes_max`.
+/// Opens a file, or standard input if `file` is `-`. Calls `read` with a reader of the first `bytes_max + 1` bytes.
+/// `read` returns the number of bytes that were read. Fails if this number is greater than `bytes_max`.
 fn read_bounded(
     file: &Path,
     bytes_max: u64,
@@ -666,13 +670,13 @@ fn policy(settings: &Settings) -> Option<Arc<PolicyFile>> {
     settings.policy.clone().map(|path| Arc::new(PolicyFile::new(path)))
 }
 
-/// Returns the workspace of the governed tools. Code in the workspace must not run outside the sandbox. Empty without a
-/// policy.
+/// Returns the workspace of the governed tools. Code in the workspace must not run outside the sandbox. Without a
+/// policy, the result is empty.
 fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
     policy.map(|policy| Arc::clone(policy).into()).unwrap_or_default()
 }
 
-/// Creates the executor of a server. It uses warm interpreters if the settings allow them.
+/// Creates the executor of a server. The executor uses warm interpreters if the settings allow this.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm {
