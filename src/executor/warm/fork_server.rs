@@ -1,9 +1,10 @@
 //! Starts the process of a fork server, and communicates with it. No script runs in this process.
 //!
-//! A supervisor launches the process like a script, but as [`Role::ForkServer`]. The standard output of the process is
-//! a socket. For each child, the server sends a name of 16 bytes, a byte that is 1 if a script waits for the child,
-//! and five descriptors: stdout, stderr, the child's control socket, the socket of its process 1, and the side
-//! channel. When a child has ended, the fork server sends a line with the child's name and exit code.
+//! A supervisor launches the process like the process of a script, but with [`Role::ForkServer`]. The standard output
+//! of the process is a socket. For each child, the server sends a name of 16 bytes, a byte that is 1 if a script waits
+//! for the child, and five descriptors: stdout, stderr, the child's control socket, the socket of process 1 of the
+//! child's PID namespace, and the side channel. When a child has ended, the fork server sends a line with the child's
+//! name and exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -28,7 +29,7 @@ use uuid::Uuid;
 
 use crate::sandbox::{LaunchError, Neighbours, Order, Plan, Role, Tier};
 
-use super::super::containment::NotContained;
+use super::super::containment::{Contained, NotContained};
 use super::super::determinism::Determinism;
 use super::super::limits::{END_PATIENCE, LOAD_TIMEOUT};
 use super::super::one_shot::OneShotExecutor;
@@ -60,9 +61,12 @@ pub(super) struct Loading {
 /// The reason why runs have no fork server.
 #[derive(Debug, Error)]
 pub(super) enum ForkServerError {
-    /// Below tier 3, the children of a fork server cannot be contained.
+    /// Below tier 3, the children of a fork server cannot be confined.
     #[error("warm interpreters need tier 3 of the sandbox")]
     NotAtThisTier,
+    /// Other implementations of Python have no functions for a fork.
+    #[error("warm interpreters need CPython, not {0}")]
+    NotCPython(String),
     /// Modules could be loaded from the workspace. They must not run in the fork server, because the fork server has
     /// rights that no script has.
     #[error(
@@ -120,8 +124,8 @@ impl Running {
 }
 
 impl ForkServer {
-    /// Starts a fork server for the interpreter and the sandbox of `alone`. Waits until it has loaded all modules.
-    /// Also returns the folders from which the modules were loaded.
+    /// Starts a fork server for the interpreter and the sandbox of `alone`. Waits until the fork server has loaded all
+    /// modules. Also returns the folders from which the modules were loaded.
     pub(super) async fn start(
         alone: &OneShotExecutor,
         loading: &Loading,
@@ -129,10 +133,8 @@ impl ForkServer {
         tasks: &TaskTracker,
     ) -> Result<(Self, PackageFolders), ForkServerError> {
         let contained = alone.contained().await?;
+        require_forkable(contained)?;
         let plan = &contained.plan;
-        if plan.tier != Tier::T3 {
-            return Err(ForkServerError::NotAtThisTier);
-        }
         let packages = PackageFolders::of(plan, &alone.untrusted)
             .map_err(ForkServerError::UntrustedUnknown)?
             .ok_or(ForkServerError::Untrusted)?;
@@ -146,7 +148,7 @@ impl ForkServer {
             scratch: PathBuf::from("/"),
             environment: contained.interpreter.environment.clone(),
             cpu_seconds: loading.cpu_seconds,
-            // The fork server has no neighbours, because each run in its children has its own.
+            // The CPU weight of the fork server is not lowered. Each run in a child gets its own CPU weight later.
             neighbours: Neighbours::default(),
             // The fork server has no control group, because each child has its own group.
             group: None,
@@ -170,7 +172,7 @@ impl ForkServer {
         let log = supervisor.stderr.take();
         let pid = supervisor.id();
         tasks.spawn(outlive(supervisor, listed, alone.supervisors.clone()));
-        // If this fails, the process has ended, and the reason is read below.
+        // If this write fails, the supervisor has ended. The reason is read below.
         let _ = control.write_all(&order).await;
 
         let mut requests = BufReader::new(requests);
@@ -186,8 +188,8 @@ impl ForkServer {
         if let Some(log) = log {
             tokio::spawn(log_output(log));
         }
-        // The fork server sends nothing until a child is requested. So the reader has buffered nothing that could be
-        // lost.
+        // `into_inner` discards the reader's buffer. The buffer is empty, because the fork server sends nothing until a
+        // child is requested.
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_exit_notices(Arc::clone(&requests), running.clone()));
@@ -208,8 +210,8 @@ impl ForkServer {
         !self.running.is_over.is_cancelled()
     }
 
-    /// Requests a child with these descriptors. `is_awaited` is whether a script waits for the child. The receiver
-    /// gets the child's exit code, or an error if the fork server dies first.
+    /// Requests a child, and passes these descriptors to it. `is_awaited` is true if a script waits for the child. The
+    /// receiver gets the child's exit code, or an error if the fork server dies first.
     pub(super) async fn fork(
         &self,
         descriptors: Vec<OwnedFd>,
@@ -236,6 +238,17 @@ impl ForkServer {
     }
 }
 
+/// Returns an error if the interpreter cannot be forked, or if its forks cannot be confined.
+fn require_forkable(contained: &Contained) -> Result<(), ForkServerError> {
+    if contained.plan.tier != Tier::T3 {
+        return Err(ForkServerError::NotAtThisTier);
+    }
+    match &*contained.interpreter.implementation {
+        "cpython" => Ok(()),
+        other => Err(ForkServerError::NotCPython(other.to_owned())),
+    }
+}
+
 /// Returns the first line of a fork server's input: its options as JSON.
 fn options(loading: &Loading, takes_pictures: bool, determinism: Option<Determinism>) -> String {
     let options = json!({
@@ -246,8 +259,8 @@ fn options(loading: &Loading, takes_pictures: bool, determinism: Option<Determin
     format!("{options}\n")
 }
 
-/// Waits until the supervisor has ended, and then removes it from the list. If the supervisor was killed, kills the
-/// processes that it watched.
+/// Waits until the supervisor has ended, and then removes the supervisor from the list of supervisors. If the
+/// supervisor was killed, kills the processes that it watched.
 async fn outlive(mut supervisor: Child, listed: Listed, supervisors: Supervisors) {
     let ended = supervisor.wait().await;
     drop(listed);
@@ -297,7 +310,8 @@ async fn log_output(log: impl AsyncRead + Unpin) {
     }
 }
 
-/// Reads the exit notices of children until the fork server has ended. Then ends all waits for children.
+/// Reads the exit notices of children until the fork server has ended. Then wakes the callers that still wait for the
+/// exit codes of children.
 async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
     let mut unread = Vec::new();
     loop {

@@ -1,12 +1,12 @@
 //! Runs scripts in warm interpreters, in less time than Python needs to start.
 //!
-//! A fork server (`python/fork_server.py`) is a trusted Python process that has imported packages for scripts. It
-//! forks a child for each script. The child applies every layer of a cold run's sandbox to itself. It is a spare until
+//! A fork server (`python/fork_server.py`) is a trusted Python process that has imported packages for scripts. It forks
+//! a child for each script. The child applies every layer of a cold run's sandbox to itself. The child is a spare until
 //! it receives a script. Each child runs only one script.
 //!
-//! `fork_server` starts the process and communicates with it. `spare` is the server's side of one child. `pool` keeps
-//! some children ready. If a warm run fails before any output was passed on, the script runs in a new interpreter.
-//! Fork servers exist at tier 3 only.
+//! The module `fork_server` starts the fork server and communicates with it. `spare` is the server's side of one child.
+//! `pool` keeps some children ready. If a warm run fails before any output was passed on, the script runs in a new
+//! interpreter. Fork servers exist at tier 3 only.
 //!
 //! The more modules a fork server has loaded, the longer each fork takes. So there are several fork servers, each with
 //! more modules than the previous one. A script gets the first fork server that has loaded all of the script's imports
@@ -64,7 +64,7 @@ struct Keeper {
     /// The watch of all runs, shared by all fork servers.
     watch: Arc<RunsWatch>,
     loading: Loading,
-    /// The number of runs after which a fork server is worn.
+    /// The number of runs after which a fork server is replaced ([`Fitness::Worn`]).
     runs_max: u64,
     /// The time without a call after which the fork server ends; `None` if it never ends for this reason.
     idle: Option<Duration>,
@@ -93,7 +93,8 @@ enum State {
     Closed,
 }
 
-/// The state of the fork server that succeeds a worn one.
+/// The state of the successor of a running fork server. A fork server gets a successor when it is worn
+/// ([`Fitness::Worn`]).
 #[derive(Debug, Clone, Copy)]
 enum Succession {
     NotDue,
@@ -138,9 +139,9 @@ impl WarmExecutor {
     }
 
     /// Returns the best ready fork server for a script. The best is the first fork server that has loaded all of the
-    /// script's imports. If it does not run, starts it for later scripts, and returns a ready fork server with more
-    /// modules, or else with fewer. A deterministic run waits for the best fork server, because addresses in children
-    /// depend on the loaded modules.
+    /// script's imports. If the best fork server does not run, starts it for later scripts. For this script, returns
+    /// another ready fork server: one with more modules if possible, otherwise one with fewer modules. A deterministic
+    /// run waits for the best fork server instead, because addresses in children depend on the loaded modules.
     async fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
@@ -204,7 +205,8 @@ impl WarmExecutor {
                             drop(unended);
                             tracing::warn!("a killed script has ended");
                         });
-                        // Retiring the pool ends the fork server, which kills the script once more.
+                        // Retiring the pool ends the fork server. The end of the fork server kills all its children,
+                        // including this script.
                         keeper.retire(&pool, State::after(&pool));
                         return Err(RunError::DoesNotEnd);
                     }
@@ -252,8 +254,8 @@ impl Keeper {
         pool
     }
 
-    /// Returns the pool as soon as it is ready. Starts a fork server like [`Self::pool`]. `None` if no fork server
-    /// becomes ready.
+    /// Waits until the pool is ready, and returns it. Like [`Self::pool`], starts a fork server if necessary. `None` if
+    /// no fork server becomes ready.
     async fn when_ready(self: &Arc<Self>) -> Option<Arc<Pool>> {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -261,7 +263,8 @@ impl Keeper {
             if let Some(pool) = self.pool() {
                 return Some(pool);
             }
-            // The start may have ended since `pool` returned. Only in these states will no fork server become ready.
+            // The start may have ended after `pool` returned. In these two states, no fork server will become ready. In
+            // the other states, a fork server is starting or is already ready.
             if matches!(*self.state(), State::Unavailable { .. } | State::Closed) {
                 return None;
             }
@@ -341,8 +344,12 @@ impl Keeper {
                 tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
                 Some(Arc::new(Pool::new(server, packages, &self.tasks)))
             }
-            // The admin's settings cause this, so it is not a warning.
-            Err(error @ (ForkServerError::NotAtThisTier | ForkServerError::Untrusted)) => {
+            // These errors are expected with some settings and on some machines. So they are not logged as warnings.
+            Err(
+                error @ (ForkServerError::NotAtThisTier
+                | ForkServerError::NotCPython(_)
+                | ForkServerError::Untrusted),
+            ) => {
                 tracing::info!("{error}");
                 None
             }
@@ -356,7 +363,8 @@ impl Keeper {
             (State::Closed, _) => {}
             (_, Some(pool)) => {
                 if let Some(idle) = self.idle {
-                    // The task is not tracked, because it only sleeps and keeps nothing alive.
+                    // The shutdown need not wait for this task, because the task only sleeps and owns no resources. So
+                    // `tasks` does not track it.
                     let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
                     tokio::spawn(retire_when_idle(keeper, pool, idle));
                 }
