@@ -35,11 +35,11 @@ use super::variants::Judged;
 use super::{Permit, ScriptError, ScriptTurn, Scripts};
 
 impl Scripts {
-    /// Runs the script that `permit` allows, until it ends or is cancelled. `turn` is the right to run it now. A
-    /// panic of the executor is returned as an error.
+    /// Runs the script that `permit` allows, until the script ends or is cancelled. `turn` is the right to start the
+    /// run now. A panic of the executor is returned as an error.
     ///
-    /// Poll the future to its end. Dropping the future kills the run, but then nothing waits until its processes are
-    /// dead, and its end is not audited.
+    /// Poll the future to its end. Dropping the future kills the run. But then this function neither waits for the
+    /// death of the processes, nor audits the end of the run.
     ///
     /// # Errors
     ///
@@ -57,16 +57,13 @@ impl Scripts {
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
-        // While the store is unreachable, the start of a shared job waits until the job is cancelled. The audit of
-        // its end waits in the same way, because otherwise the job's result would be lost.
+        // While the store is unreachable, the start of a shared job is retried until the job is cancelled. The audit of
+        // the job's end is retried in the same way, because otherwise the job's result would be lost.
         let ended = cancel.clone();
         let patience = job.is_some().then_some(&ended);
         if let Err(error) = self.require(proof, patience).await {
             return Err(self.not_started(&id, proof, error).await);
         }
-        let dependencies = Dependencies::of(script.source().as_str());
-        let engines =
-            aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
         let executor = turn.chosen.executor(&self.executor);
         let mut draft = self.begin_receipt(&script, limits, executor).await?;
         if let Some(governance) = &self.governance {
@@ -83,12 +80,10 @@ impl Scripts {
                 tracing::info!(verification_id = %id, "answered with the result of an earlier run");
                 Ok(later.outcome())
             }
-            Part::Alone | Part::First(_) => {
-                self.run_now(&script, turn, proof, request, dependencies).await
-            }
+            Part::Alone | Part::First(_) => self.run_now(&script, turn, proof, request).await,
         };
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
-            self.account(&engines, executor);
+            self.account(&script, executor);
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -117,7 +112,6 @@ impl Scripts {
         turn: &ScriptTurn,
         proof: Option<Proof>,
         request: RunRequest,
-        dependencies: Dependencies,
     ) -> Result<Outcome, RunError> {
         let RunRequest { limits, echo, cancel, .. } = request;
         let (id, executor) = (script.verification_id(), turn.chosen.executor(&self.executor));
@@ -132,7 +126,7 @@ impl Scripts {
         tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
         count(&outcome);
         if let Some(module) = missing_module(&outcome) {
-            outcome.advice = self.advice(module, dependencies, &turn.chosen).await;
+            outcome.advice = self.advice(module, script, &turn.chosen).await;
         } else if outcome.ending == Ending::Exited(1) {
             outcome.advice = outcome.end_report.members.as_ref().map(Members::advice);
         }
@@ -140,8 +134,8 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Passes a script to an executor. A panic of the executor, even before its first `await`, then occurs while this
-    /// future is polled.
+    /// Passes a script to an executor. If the executor panics, even before its first `await`, the panic occurs while
+    /// this future is polled. There, the caller can catch the panic.
     pub(super) async fn execute(
         executor: &Arc<dyn Executor>,
         script: AuthorizedScript,
@@ -198,7 +192,7 @@ impl Scripts {
         }
     }
 
-    /// Audits that a script does not start, if an audit log exists. Returns the error for the caller.
+    /// Records in the audit log, if one exists, that a script was not started. Returns the error for the caller.
     async fn not_started(
         &self,
         id: &VerificationId,
@@ -214,9 +208,9 @@ impl Scripts {
         error
     }
 
-    /// Requires that the audit log contains the decision that permits the script of a job with this proof, and no
-    /// earlier run of the script. Succeeds if no audit log exists. Retries while the log is unreachable, until
-    /// `patience` is cancelled.
+    /// Requires that the audit log contains the decision that permits a job's script, with this proof. The log must not
+    /// contain an earlier run of the script. Succeeds if no audit log exists. Retries while the log is unreachable,
+    /// until `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -285,9 +279,10 @@ impl Scripts {
     async fn advice(
         &self,
         module: String,
-        dependencies: Dependencies,
+        script: &AuthorizedScript,
         chosen: &Chosen,
     ) -> Option<String> {
+        let dependencies = Dependencies::of(script.source().as_str());
         let installation = chosen.executor(&self.executor).installation().await?;
         let allowed = self.packages.iter().flat_map(ScriptPackages::allowed).map(str::to_owned);
         let allowed: Vec<String> = allowed.collect();
@@ -345,9 +340,11 @@ impl Scripts {
 
     /// Records the engines of a run in the session. Looks up the versions of the engines at once, because the end of
     /// the session may leave no time for the lookup.
-    fn account(&self, engines: &[String], executor: &Arc<dyn Executor>) {
+    fn account(&self, script: &AuthorizedScript, executor: &Arc<dyn Executor>) {
         let Some(session) = &self.session else { return };
-        let Some(modules) = session.record_script(engines) else { return };
+        let engines =
+            aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
+        let Some(modules) = session.record_script(&engines) else { return };
         let (executor, session) = (Arc::clone(executor), Arc::clone(session));
         self.lookups.spawn(async move {
             if let Some(installed) = executor.inventory(modules).await {
