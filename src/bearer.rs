@@ -46,7 +46,7 @@ impl Bearers {
         self.access_tokens.as_deref()
     }
 
-    /// Returns the caller that a token proves.
+    /// Validates a token, and returns the caller that the token identifies.
     pub(crate) async fn caller(&self, token: &Secret) -> Result<Caller, NotLetIn> {
         match (Token::parse(token.reveal()), &self.store, &self.access_tokens) {
             (Some(token), Some(store), _) => {
@@ -74,7 +74,8 @@ impl Bearers {
     }
 }
 
-/// Returns the caller that a valid access token proves. The caller has the highest role that the token's scopes grant.
+/// Returns the caller that a valid access token identifies. The caller gets the highest role that the token's scopes
+/// grant.
 fn of_access(access: Access) -> Result<Caller, NotLetIn> {
     let Access { user, scopes, expires } = access;
     let of_scope =

@@ -1,8 +1,8 @@
 //! Reads the settings from environment variables, once at start.
 //!
 //! No other module reads the `QWED_` variables of this process. An invalid value is not an error here: the default
-//! applies, and a [`SettingsWarning`] reports the value. So clap's `env` cannot read the settings, because clap ends
-//! the program at an invalid value. Also, a program that embeds the library has no command line.
+//! applies, and a [`SettingsWarning`] reports the value. The settings are not read with clap's `env`, because clap ends
+//! the program at an invalid value.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -23,12 +23,11 @@ use crate::shares::Share;
 const RUNS_PER_PROCESSOR_MAX: usize = 4;
 
 const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
-/// The maximum of `QWED_MCP_BACKGROUND_TIMEOUT`. With a higher value, a job could occupy a turn for hours.
+/// The maximum of `QWED_MCP_BACKGROUND_TIMEOUT`. With a higher value, one job could keep other jobs waiting for hours.
 const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// The default time limit of a synchronous run. It is shorter than the 60 s after which common MCP clients give up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time on the clocks of a deterministic run at its start, unless the admin sets another time:
-/// 2026-01-01T00:00:00Z.
+/// The default start time of the clocks in a deterministic run: 2026-01-01T00:00:00Z.
 pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
 /// The years in which a deterministic run may start. In earlier years, `fixed.c` could not distinguish the deadlines
 /// of real-time clocks and monotonic clocks. Later years exceed the range of nanoseconds since 1970.
@@ -51,7 +50,7 @@ const PRELOAD_LIGHT: &str = "
 ";
 
 /// The libraries that most verifications use in addition to the light modules. Only some warm interpreters preload
-/// them, because they make forks slower.
+/// these libraries, because the libraries make forks slower.
 const PRELOAD_USUAL: &str = "numpy sympy z3";
 
 /// The packages of QWED that some verifications use in addition. They take as much memory as the usual libraries.
@@ -99,14 +98,14 @@ pub enum SandboxMode {
     Off,
 }
 
-/// The verdicts about which a result has a text for the model.
+/// The verdicts that a result explains to the model with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictNote {
     /// No verdict.
     Off,
-    /// Scripts with a failed check, and scripts with checks that prove nothing. This is the default.
+    /// Verdicts on scripts with a failed check, and on scripts with checks that prove nothing. This is the default.
     Vacuous,
-    /// The scripts of `Vacuous`, and scripts without a check.
+    /// The verdicts of `Vacuous`, and verdicts on runs in which no check was executed.
     All,
 }
 
@@ -120,8 +119,8 @@ pub(crate) enum CodeAnalysis {
     Off,
 }
 
-/// The kernel features that tests treat as missing. Only debug builds allow this. The flags are settings and not a
-/// trait, because integration tests set them for the real program.
+/// The kernel features that tests treat as missing. Only debug builds allow this. Tests set the flags through an
+/// environment variable, because integration tests run the real program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(crate) struct KernelLacks {
@@ -156,8 +155,8 @@ pub struct Settings {
     /// The kernel features that tests treat as missing (`QWED_MCP_TEST_KERNEL_LACKS`). Set by tests only, and only in
     /// debug builds.
     pub(crate) kernel_lacks: KernelLacks,
-    /// A folder with substitutes for the parts of macOS that confine a script (`QWED_MCP_TEST_APPLE_PARTS`). Set by
-    /// tests only, and only in debug builds.
+    /// A folder with substitutes for the macOS programs and files that the sandbox uses (`QWED_MCP_TEST_APPLE_PARTS`).
+    /// Set by tests only, and only in debug builds.
     pub(crate) apple_parts: Option<PathBuf>,
     /// Whether other processes of the user may inspect this process (`QWED_MCP_TEST_DUMPABLE`). Set by tests only, and
     /// only in debug builds.
@@ -172,25 +171,25 @@ pub struct Settings {
     /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` if it is never
     /// stopped for idleness.
     pub warm_idle: Option<Duration>,
-    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each inner list is for
-    /// one kind of interpreter. This kind preloads the modules of its list and of all previous lists. A value from
-    /// the admin becomes a single list.
+    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each inner list belongs to
+    /// one kind of interpreter, which preloads the modules of this list and of all previous lists. A value from the
+    /// admin becomes a single list.
     pub preload: Vec<Vec<String>>,
     /// The maximum number of runs that one fork server starts. Tests can lower it in debug builds
     /// (`QWED_MCP_TEST_FORK_SERVER_RUNS`).
     pub(crate) fork_server_runs_max: u64,
-    /// The verdicts about which a result has a text for the model (`QWED_MCP_VERDICT_NOTE`).
+    /// The verdicts that a result explains to the model with a text (`QWED_MCP_VERDICT_NOTE`).
     pub verdict_note: VerdictNote,
-    /// Whether variants of verified scripts, with other numbers, are also run. They find checks that hold for any
-    /// numbers (`QWED_MCP_VACUITY`).
+    /// Whether the server also runs variants of a verified script with other numbers (`QWED_MCP_VACUITY`). The variants
+    /// reveal checks that hold for any numbers.
     pub vacuity: bool,
     /// Whether a call receives the result of an earlier run of the same script, if the result cannot differ between
     /// runs (`QWED_MCP_ANSWER_ONCE`).
     pub answer_once: bool,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
-    /// The maximum number of characters of a script's output in a result (`QWED_MCP_RESULT_CHARS`). A longer output
-    /// is shortened in the middle. `None` shortens nothing.
+    /// The maximum number of characters of a script's output in a result (`QWED_MCP_RESULT_CHARS`). A longer output is
+    /// shortened in the middle. `None` if outputs are never shortened.
     pub result_chars: Option<usize>,
     /// The root of the activated virtual environment, if one is activated (`VIRTUAL_ENV`).
     pub virtual_env: Option<PathBuf>,
@@ -219,18 +218,18 @@ pub struct Settings {
     pub receipts_sync: bool,
     /// Whether the output of scripts is stored next to their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
     pub receipts_outputs: bool,
-    /// The time on the clocks of each run at its start, if runs are deterministic (`QWED_MCP_DETERMINISTIC`). `None`
-    /// if runs are not deterministic.
+    /// The start time of the clocks in each run, if runs are deterministic (`QWED_MCP_DETERMINISTIC`). `None` if runs
+    /// are not deterministic.
     pub deterministic: Option<DateTime<Utc>>,
     /// The maximum number of synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
-    /// The share of each common resource that one user may take. Common resources are turns, requests in flight,
-    /// bytes and jobs. The share comes from the option `--user-share`, not from a variable.
+    /// The share of each common resource that one user may take. Common resources are concurrent runs, requests in
+    /// flight, bytes and jobs. The share comes from the option `--user-share`, not from a variable.
     pub(crate) user_share: Share,
     /// The time limit of a synchronous run, measured from the start of the run.
     pub(crate) sync_timeout: Duration,
-    /// The time that a call waits for its turn if its client cannot cancel the call. `None` means the default time.
-    /// Tests set another time in debug builds (`QWED_MCP_TEST_TURN_DEADLINE_MS`).
+    /// The maximum time that a call waits for the start of its run, if its client cannot cancel the call. `None` means
+    /// the default time. Tests set another time in debug builds (`QWED_MCP_TEST_TURN_DEADLINE_MS`).
     pub(crate) turn_deadline: Option<Duration>,
     /// The time limit of a background job, measured from the start of its run (`QWED_MCP_BACKGROUND_TIMEOUT`).
     pub background_timeout: Duration,

@@ -102,7 +102,7 @@
 //! assert_eq!(bom.manifest_hash.len(), 64);
 //! ```
 //!
-//! `gateway` decides calls like the server:
+//! `gateway` decides whether a call is allowed, as in the server:
 //!
 //! ```
 //! use qwed_mcp::{AdminGate, RiskBasedExecutionGateway};

@@ -2,7 +2,7 @@
 
 use crate::hidden::is_hidden;
 
-/// Replaces every hidden character with U+FFFD. Keeps line feeds and tabs.
+/// Replaces every hidden character (invisible, or with an effect on a terminal) with U+FFFD. Keeps line feeds and tabs.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// The number of known users above which users without permits are removed from memory.
+/// When this number of users is in memory, users that hold no permits are removed before another user is added.
 const IDLE_USERS_MAX: usize = 1024;
 
 /// The percentage of a resource that one user may hold.
@@ -17,7 +17,8 @@ pub(crate) struct Share {
 }
 
 impl Default for Share {
-    /// Returns a quarter. Three other users can then still get their shares, regardless of one user's demand.
+    /// Returns a quarter of the resource. So if one user takes its full share, three other users can still get their
+    /// full shares.
     fn default() -> Self {
         Self { percent: 25 }
     }

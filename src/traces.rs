@@ -1,5 +1,5 @@
 //! Sends spans of calls to an OpenTelemetry collector. The standard environment variables of OpenTelemetry configure
-//! it.
+//! this exporter.
 //!
 //! Nothing is sent or recorded unless `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. A
 //! span never contains code, output, tokens or users.

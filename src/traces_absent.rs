@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crate::logging::Further;
 
-/// The exporter of traces. Without the feature, it has no values.
+/// The exporter of traces. No exporter exists in a program without the feature `teams`, so this type has no values.
 #[derive(Debug)]
 pub(crate) enum Traces {}
 

@@ -86,7 +86,7 @@ pub(crate) struct CheckReport {
 }
 
 impl CheckReport {
-    /// Reports a test that ran once.
+    /// Creates the report of a test that ran once.
     pub(crate) fn test(id: &str, state: CheckState) -> Self {
         let text = id.to_owned();
         Self { line: 0, text, state, vacuous: None, times: 1, compared: Vec::new() }

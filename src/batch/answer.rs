@@ -74,8 +74,9 @@ impl Status {
         }
     }
 
-    /// Returns whether a script passed. `is_as_expected` is `None` if the line expects no result. Then this function
-    /// returns `None`, and also if the script had no chance to pass.
+    /// Returns whether a script passed. Returns `None` if the line expects no result, in which case `is_as_expected` is
+    /// `None`. Also returns `None` if the line is invalid, if the batch was interrupted, or if this machine could not
+    /// run the script.
     pub(super) fn verdict(self, is_as_expected: Option<bool>) -> Option<bool> {
         match self {
             Self::Ok => is_as_expected,
@@ -103,20 +104,21 @@ pub(super) struct Answer {
     /// The id of the line. `null` if the id cannot be read.
     pub(super) id: Option<String>,
     pub(super) status: Status,
-    /// Whether the script passed. `null` if the line expects no result, or if the script had no chance to pass.
+    /// Whether the script passed. `null` if the line expects no result, if the status is `invalid`, `cancelled` or
+    /// `infra_error`, or if `incomplete` is `true`.
     pub(super) passed: Option<bool>,
     /// The way in which `passed` was determined. `null` if `passed` is `null`.
     pub(super) judged: Option<Judge>,
     /// Whether `passed` is `null` because the script was judged in a weaker way than the batch requires.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) incomplete: bool,
-    /// The end of the first run that did not pass. If all runs passed, the end of the last run.
+    /// Describes the first run that did not pass. If all runs passed, describes the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
-    /// The verdict on the run that `end` describes, or on a script that was refused.
+    /// The verdict on the run in `end`. If the script was refused, the verdict on the script.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) verification: Option<Arc<Verdict>>,
-    /// Whether the results of all runs come from earlier runs.
+    /// Whether the results of all tests were reused from earlier runs.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) cached: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,7 +135,7 @@ pub(super) struct Answer {
     pub(super) findings: Vec<DecisionFinding>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tests: Vec<TestAnswer>,
-    /// The reason why the line has no run, or why its run has no outcome.
+    /// The reason why the script was not run, or why the result of its run cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) attempt: u8,
@@ -150,7 +152,7 @@ pub(super) struct Answer {
     pub(super) is_final: bool,
 }
 
-/// The end of a run. Its JSON has these fields.
+/// The description of a run that has ended. Its JSON has these fields.
 #[derive(Debug, Serialize)]
 pub(super) struct RunEnd {
     pub(super) exit_code: i32,
@@ -194,13 +196,14 @@ pub(super) struct TestAnswer {
     pub(super) status: Status,
     pub(super) passed: Option<bool>,
     pub(super) duration_ms: u64,
-    /// Whether the result comes from an earlier run.
+    /// Whether the result was reused from an earlier run.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) cached: bool,
-    /// The shortened value of the call, if it differs from the expected value.
+    /// The value of the expression in the test's `call`, shortened. Only set if the value differs from the expected
+    /// value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) got: Option<String>,
-    /// The reason why the call has no value.
+    /// The reason why the expression in `call` has no value, if the status is `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }

@@ -20,13 +20,14 @@ const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The bytes with which every answer begins.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
-/// A set of ids. Lines have consecutive numbers as ids by default, and a sequence of consecutive numbers takes the
-/// memory of one id. For any other id, the set stores 16 bytes of its hash. These take 40 bytes of memory.
+/// A set of ids. By default, the ids of lines are consecutive numbers. A sequence of consecutive numbers takes only as
+/// much memory as one number. Any other id is stored as 16 bytes of its hash, and takes 40 bytes of memory.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     numbers: Numbers,
     hashes: HashSet<[u8; 16]>,
-    /// No id is added when the set has more than this many hashes and sequences together. `None` for no limit.
+    /// The limit on the number of hashes and sequences together. If the set exceeds the limit, no further id is added.
+    /// `None` means no limit.
     at_most: Option<usize>,
 }
 
@@ -47,8 +48,9 @@ struct Numbers(BTreeMap<u64, u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
-    /// For each answer, the hash of the line's id and digest. Answers by older versions contain the digest of the
-    /// script instead. For an answer without a digest, the hash of the id alone.
+    /// One hash for each answer to a valid line. The hash is computed from the line's id and digest. Answers by older
+    /// versions contain the digest of the script instead, or no digest. If an answer has no digest, only the id is
+    /// hashed.
     scripts: HashSet<[u8; 16]>,
     /// The numbers of the lines that were answered as invalid.
     invalid: Numbers,
@@ -185,8 +187,8 @@ impl Answered {
         Ok(())
     }
 
-    /// Compares the invalid line `number` with the answers of the earlier run. `id` is the line's id, or `None` if an
-    /// earlier line has the same id.
+    /// Compares the invalid line `number` with the answers of the earlier run. `id` is the line's id. It is `None` if
+    /// an earlier line of the input has the same id, because an answer with this id then belongs to the earlier line.
     pub(super) fn to_invalid(&self, number: u64, id: Option<&str>) -> Earlier {
         if self.invalid.contains(number) {
             Earlier::Answered
@@ -218,9 +220,9 @@ impl Answered {
     }
 }
 
-/// Returns whether the last line of a file, which has no line feed, is an answer that was not completely written. After
-/// a power failure, some file systems leave zeros instead of the last bytes. A file that contains only zeros is
-/// refused.
+/// Returns whether a line without a line feed, at the end of a file, is an answer that was not completely written.
+/// After a power failure, some file systems leave zeros instead of the last bytes. Returns `false` for a file that
+/// contains only zeros.
 fn is_torn(line: &[u8], number: u64) -> bool {
     let length = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let has_zeros = length < line.len();
@@ -236,7 +238,8 @@ fn as_number(id: &str) -> Option<u64> {
 }
 
 impl Written {
-    /// Returns the most specific digest in the answer: the line's, or else the script's, or else `Nothing`.
+    /// Returns the digest of the line, if the answer contains it, or else the digest of the script. Returns `Nothing`
+    /// if the answer contains no digest.
     fn compared(&self) -> Compared<'_> {
         match (&self.line_sha256, &self.code_sha256) {
             (Some(line), _) => Compared::Line(line),
@@ -247,7 +250,7 @@ impl Written {
 }
 
 fn hash_of_script(id: &str, compared: Compared<'_>) -> [u8; 16] {
-    // Neither a digest nor the prefix contains a line feed, so different inputs never give the same text.
+    // A digest contains no line feed, so different inputs never give the same text.
     hash(&match compared {
         Compared::Line(digest) => format!("line\n{digest}\n{id}"),
         Compared::Code(digest) => format!("code\n{digest}\n{id}"),
@@ -374,7 +377,7 @@ mod tests {
             assert_eq!(answered.to_invalid(7, Some("7")), Earlier::Answered);
             assert_eq!(earlier(8, "7"), Earlier::Unanswered);
         }
-        // A file with other content is refused, even if its last line has no line feed.
+        // A file with anything else than answers is refused, even if its last line has no line feed.
         for foreign in [
             "x",
             "{}",

@@ -47,7 +47,8 @@ pub(crate) struct Bounds {
 pub(super) struct Ask {
     pub(super) id: String,
     pub(super) code: String,
-    /// The tests, with one run for each test. A line without tests has one entry with its `stdin` and expected output.
+    /// The tests of the script. Each test is one run. If the line contains no tests, its `stdin` and its expected
+    /// output are the only test.
     pub(super) tests: Vec<Test>,
     /// Whether the line itself contains tests.
     pub(super) has_tests: bool,
@@ -69,7 +70,7 @@ pub(super) enum Test {
     Call { call: String, value: Box<RawValue>, check: Check },
 }
 
-/// A test as it is in a line.
+/// A test in the form in which a line of a batch contains it. [`Self::parse`] checks that the members fit together.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenTest {
@@ -89,8 +90,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) number: u64,
-    /// The line's id. `None` if the id cannot be read. The number of the line is not used instead, because it may be
-    /// the id of another line.
+    /// The line's id. `None` if the id cannot be read. The number of the line does not replace an unreadable id,
+    /// because the number may be the id of another line.
     pub(super) id: Option<String>,
     pub(super) reason: String,
 }
@@ -177,8 +178,8 @@ impl Id {
 }
 
 impl Ask {
-    /// Parses the line with this number. For a line that is too long, `line` is an error with the maximum length in
-    /// bytes. `most` contains the limits that the line can only lower.
+    /// Parses the line with this number. If the line is too long, `line` is an error that contains the maximum length
+    /// in bytes. `most` contains the limits of the batch, which the line cannot raise.
     pub(super) fn take(
         number: u64,
         line: Result<&[u8], usize>,
@@ -191,7 +192,7 @@ impl Ask {
         Self::parse(number, line.map_err(too_long)?, most)
     }
 
-    /// Parses the line with this number. `most` contains the limits that the line can only lower.
+    /// Parses the line with this number. `most` contains the limits of the batch, which the line cannot raise.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);
         let parsed = parsed.map_err(|error| json_fault(&error));

@@ -37,8 +37,8 @@ pub(crate) struct Input {
 pub(crate) type InputEnd = io::Result<()>;
 
 impl Input {
-    /// Starts a thread that reads the lines of `source` and queues the lines in `shard`. The thread adds the number
-    /// of bytes that it reads to `read`.
+    /// Starts a thread that reads the lines of `source`, and queues the lines that belong to `shard`. The thread adds
+    /// the length of each line to `read`.
     pub(crate) fn open(
         source: Box<dyn Read + Send>,
         shard: Shard,

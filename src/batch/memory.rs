@@ -28,8 +28,8 @@ fn own_group(cgroup: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// Returns the number of unused bytes below the memory limit of a control group and of each ancestor. Skips groups
-/// without a limit.
+/// Returns the number of bytes that a control group and each of its ancestors can still use within their memory limits.
+/// Skips groups without a limit.
 fn left_in(mount: &Path, group: &Path) -> Vec<u64> {
     let number = |folder: &Path, file: &str| -> Option<u64> {
         fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()

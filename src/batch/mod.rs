@@ -4,8 +4,8 @@
 //! - `input` reads lines, and limits their length.
 //! - `ask` parses a line.
 //! - `pump` gives each worker a line.
-//! - `verifier` runs the script of a line through `scripts`, like the script of a client's call.
-//! - `answer` is the answer to a line. `output` writes answers.
+//! - `verifier` runs the script of a line. It uses `scripts`, as calls of clients do.
+//! - `answer` contains the types of an answer. `output` writes answers.
 //! - `value` compares the value of a call with the expected value.
 //! - `answered` remembers the lines that an earlier run has answered.
 //! - `summary` counts the answers.

@@ -30,7 +30,7 @@ pub(crate) enum OutputError {
     /// The file is the input of the batch.
     #[error("it is also the input")]
     IsInput,
-    /// Another batch writes to the file. Both batches would run the same lines.
+    /// Another batch is writing to the file.
     #[error("another batch is writing to it")]
     InUse,
     /// The file has no results that this batch could resume.
@@ -140,8 +140,8 @@ pub(crate) fn is_same(one: &File, other: &File) -> io::Result<bool> {
 /// for minutes before a failed write shows that no program reads its answer.
 fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
     let thread = thread::Builder::new().name("reader".to_owned());
-    // This thread is not joined. It usually ends with the process, because most readers close the stream after the
-    // batch.
+    // This thread is not joined. Most readers close the stream only after the batch, so the thread usually ends with
+    // the process.
     thread.spawn(move || {
         // `poll` always reports errors and hang-ups, so no event is requested.
         let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];

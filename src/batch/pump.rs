@@ -1,5 +1,5 @@
 //! Runs a batch: keeps as many lines in progress as there are workers, and answers each line once. This module never
-//! decides about a script. The verifier does.
+//! decides whether a script is allowed. The verifier does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +19,14 @@ use super::{Bounds, Output, Progress, Status, Verifier};
 use crate::ledger::Presented;
 use crate::terminal;
 
-/// The maximum number of answers that wait for the answer to an earlier line. At this number, no further line is begun.
+/// The maximum number of lines of an ordered batch that have begun but have no written answer. At this number, no
+/// further line begins.
 const ORDERED_ANSWERS_MAX: u64 = 10_000;
-/// The maximum size of the answers that wait for the answer to an earlier line, in bytes. At this size, no further line
-/// is begun.
+/// The maximum total size in bytes of the answers that wait in an ordered batch. An answer waits until all earlier
+/// lines have been answered. At this size, no further line begins.
 const ORDERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The interval between two calls of `show` with the progress.
+/// The interval at which the progress is reported.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The settings of a batch.
@@ -51,8 +52,8 @@ pub(crate) enum Ended {
     Complete,
     /// The batch was stopped before all lines had an answer.
     Stopped,
-    /// The line with this number and id differs from the line that an earlier run has answered under the same id. The
-    /// batch ended at this line.
+    /// An earlier run has answered a different line with the same id. The batch ended at this line. The values are the
+    /// number and the id of the line.
     Changed(u64, String),
     /// The input could not be read to its end.
     Input(io::Error),
@@ -63,7 +64,7 @@ pub(crate) enum Ended {
 /// A line, classified by the work that it needs.
 enum Taken {
     Ask(Ask),
-    /// The line has this answer without a run, because it is invalid.
+    /// The line is invalid, so it is not run. The value is its answer.
     Answered(Box<Answer>),
     /// An earlier run has answered the line, so it is skipped.
     Skipped,
@@ -84,7 +85,7 @@ struct Answers {
 #[derive(Default)]
 struct Order {
     begun: u64,
-    /// The number of lines with an answer that was passed to the writer or dropped.
+    /// The number of finished lines. The answer to a finished line was passed to the writer, or was dropped.
     written: u64,
     waiting: BTreeMap<u64, Option<Vec<u8>>>,
     bytes: usize,
@@ -215,7 +216,7 @@ fn ended(input: Option<InputEnd>, output: io::Result<()>) -> Ended {
 }
 
 impl Answers {
-    /// Returns whether the limits of waiting answers allow another line to begin.
+    /// Returns whether another line may begin. In an ordered batch, too many or too large waiting answers prevent this.
     fn has_room(&self) -> bool {
         self.order.as_ref().is_none_or(|order| {
             order.begun - order.written < ORDERED_ANSWERS_MAX && order.bytes < ORDERED_BYTES_MAX

@@ -30,7 +30,7 @@ pub(crate) struct Chunk {
     pub(crate) room: Held,
 }
 
-/// An answer as a line, and the memory that is reserved for it until it is read.
+/// An answer as a line, and the memory that is reserved until the client has read the answer.
 #[derive(Debug)]
 pub(crate) struct AnswerLine {
     pub(crate) bytes: Vec<u8>,
@@ -140,7 +140,7 @@ impl AnswerLine {
 
 impl Lines {
     /// Returns the lines that `chunk` completes, with their numbers. A line that is too long has no bytes. Blank lines
-    /// are left out. `is_end` completes the last line.
+    /// are left out. If `is_end` is `true`, also returns the last line, even if it has no line feed.
     fn split(&mut self, chunk: Chunk, is_end: bool) -> Vec<Line> {
         let Chunk { bytes, mut room } = chunk;
         let mut whole = Vec::new();
@@ -179,7 +179,8 @@ impl Lines {
     }
 }
 
-/// A script in a request that is not a line of a batch, with the limits that the request asks for.
+/// A single script from a request, with the limits that the request asks for. The script is not in the format of a
+/// line.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) code: String,
@@ -235,7 +236,7 @@ impl OneAnswer {
         Duration::from_millis(self.answer.duration_ms.unwrap_or_default())
     }
 
-    /// Returns the reason why the script was not run, or why its run has no outcome.
+    /// Returns the reason why the script was not run, or why the result of its run cannot be used.
     pub(crate) fn error(&self) -> Option<&str> {
         self.answer.error.as_deref()
     }

@@ -13,9 +13,10 @@ use crate::executor::{Data, Int, Kind};
 
 /// The maximum number of characters of the text of a value in an answer.
 const TEXT_CHARS_MAX: usize = 200;
-/// The maximum number of hexadecimal digits of an integer that is shown in decimal digits.
+/// Integers with at most this many hexadecimal digits are shown in decimal. Larger integers are shown in hexadecimal.
 const SHOWN_DIGITS_MAX: usize = 32;
-/// The number of hexadecimal digits by which large integers are compared. A float can have this many digits.
+/// The number of leading hexadecimal digits by which large integers are compared. An integer with this many digits
+/// still fits into a float.
 const LEADING_DIGITS: usize = 100;
 /// The tolerances of [`Check::IsClose`]: relative to the larger number, and absolute.
 const RELATIVE_TOLERANCE: f64 = 1e-6;
@@ -70,8 +71,8 @@ impl Check {
 }
 
 impl Data {
-    /// Converts an expected value. JSON has no tuples and sets: an array stands for a list or a tuple. This function
-    /// is recursive, so `ask` must have limited the depth of `json`.
+    /// Converts an expected value. JSON has no tuples and sets: an array stands for a list or a tuple. This function is
+    /// recursive. The module `ask` must have limited the depth of `json` before.
     pub(super) fn expected(json: &RawValue) -> serde_json::Result<Self> {
         let text = json.get();
         Ok(match text.as_bytes() {

@@ -1,5 +1,5 @@
-//! Answers one line of a batch: decides its script, runs it, and creates the answer. This module never reads or writes
-//! lines.
+//! Answers one line of a batch: requests a decision on the script, runs the script, and creates the answer. This module
+//! never reads or writes lines.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,18 +25,19 @@ use super::Status;
 use super::answer::{Answer, Judge, RunEnd, TestAnswer, is_as_expected};
 use super::ask::{Ask, Test};
 
-/// The maximum number of attempts to answer a line, if this machine may be the cause of a bad answer.
+/// The maximum number of attempts to answer a line. A further attempt is only made if this machine may have caused a
+/// bad answer.
 const ATTEMPTS_MAX: u8 = 2;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The error if the packages that a script lists are not installed.
 const NOT_INSTALLED: &str = "the packages in the script's header could not be installed";
 
-/// The reason in the answer if a script timed out because other processes kept it from the processors. Such a timeout
-/// does not count as a failure of the script.
+/// The error in the answer if a script timed out because other processes used up the processors or the memory for
+/// pipes. Such a timeout does not count as a failure of the script.
 const STARVED: &str = "it timed out because other processes kept it from the processors or from pipes of the usual size";
 
-/// The reason in the answer if the script must not be judged at this tier.
+/// The error in the answer if the line expects a result, but scripts could read the expected result at this tier.
 const EXPOSED: &str = "expect and tests need tier 2 of the sandbox, tier 3 or Seatbelt: at this tier, scripts can read the expected results";
 
 /// Answers the lines of a batch. It runs each script through [`Scripts`].
@@ -55,7 +56,8 @@ pub(crate) struct Judging {
     pub(crate) allows_any_tier: bool,
     /// Whether scripts can read a file with the expected results.
     pub(crate) are_answers_readable: bool,
-    /// The weakest way of judging by which a script may pass.
+    /// The weakest accepted way of judging. If a script was judged in a weaker way, `passed` is removed from the
+    /// answer.
     pub(crate) required: Option<Judge>,
 }
 
@@ -64,7 +66,7 @@ pub(crate) struct Judging {
 pub(crate) enum Analysis {
     /// Findings block the script, as they do for clients.
     Blocks,
-    /// Findings are reported but do not block the script. It runs at tier T3 only.
+    /// Findings are reported, but do not block the script. Such a script runs at tier T3 only.
     Reports,
 }
 
@@ -78,7 +80,7 @@ struct TestRuns {
 }
 
 impl Verifier {
-    /// Creates a verifier for `scripts`. Their gateway must treat findings as `analysis` requires.
+    /// Creates a verifier for `scripts`. The gateway of `scripts` must treat findings as `analysis` requires.
     pub(crate) fn new(scripts: Arc<Scripts>, analysis: Analysis, is_fail_fast: bool) -> Self {
         Self { scripts, analysis, is_fail_fast, judging: Judging::default() }
     }
@@ -92,8 +94,8 @@ impl Verifier {
         self.scripts.require(presented.proof(), None).await
     }
 
-    /// Waits until an answer of this many bytes fits into the memory for unread answers. The memory counts as used
-    /// until the caller drops the returned value, after the answer was read.
+    /// Reserves memory for an unread answer of this many bytes, and waits until the memory is available. The caller
+    /// must drop the returned value after the answer was read, to release the memory.
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
         self.scripts.turns().room_for(user, bytes).await
@@ -187,8 +189,8 @@ impl Verifier {
         }
     }
 
-    /// Runs a script once for each test. Each run waits for its own turn, so that other lines do not wait for all
-    /// tests of this line.
+    /// Runs a script once for each test. Each run waits in the queue separately, so that other lines do not wait for
+    /// all tests of this line.
     async fn run(&self, ask: &Ask, permit: &Permit, cancel: &CancellationToken) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
         let limits = RunLimits {
@@ -216,8 +218,8 @@ impl Verifier {
             }
             let run = self.run_once(permit, turn, &request, cancel).await;
             match run {
-                // A starved run has no result. If a test has failed before, the failed test decides, so the starved run
-                // does not matter.
+                // The timeout of a starved run is not a result. But if an earlier test has failed, the script has
+                // failed in any case.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
                     runs.error = Some((STARVED.to_owned(), false));
                     return runs;
@@ -237,12 +239,12 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script once, for a test. While an earlier run that was killed has not ended, no run can start, so this
-    /// function waits and then tries again. The wait does not count as an attempt to answer the line.
+    /// Runs a script once, for a test. If the processes of an earlier run that was killed have not ended, no run can
+    /// start. Then this function waits and tries again. The wait does not count as an attempt to answer the line.
     ///
-    /// At some tiers, a script can send signals to its supervisor. At such a tier, the death of a supervisor is not
-    /// treated as a defect of this machine. The run counts as ended by SIGKILL, so that no script can escape the result
-    /// of its test.
+    /// At some tiers, a script can kill its supervisor with a signal. If the supervisor dies at such a tier, the run is
+    /// reported as ended by SIGKILL, and not as a defect of this machine. Otherwise a script could avoid a failed test
+    /// by killing its supervisor.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -303,7 +305,8 @@ impl TestRuns {
                 match found {
                     Ok(found) if !is_expected => answer.got = Some(found.text()),
                     Err(error) if status == Status::Ok => answer.error = Some(error),
-                    // The value is the expected value, or the status already explains why the value is missing.
+                    // Add nothing if the value is the expected value, or if the status already explains why the value
+                    // is missing.
                     Ok(_) | Err(_) => {}
                 }
                 Some(is_expected)
@@ -359,8 +362,8 @@ fn value_of(outcome: &Outcome) -> Result<Data, String> {
 }
 
 impl Judging {
-    /// Returns the way in which a run was judged. A run without a tier counts as exposed: it was killed before its
-    /// outcome was known.
+    /// Returns the way in which a run was judged. A run without a tier was killed before its outcome was known. Such a
+    /// run is treated as exposed.
     fn judge_of(self, outcome: &Outcome) -> Judge {
         let is_hidden = outcome.tier.is_some_and(Tier::hides_files) && !self.are_answers_readable;
         if is_hidden { Judge::Isolated } else { Judge::Exposed }

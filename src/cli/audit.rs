@@ -382,8 +382,8 @@ fn as_text(verification: &AuditVerification) -> String {
     lines.join("\n")
 }
 
-/// Formats the verification of the log, with a line for each instance if each has its own chain. The lines contain the
-/// heads, which an admin can note and pass to a later `verify --head`.
+/// Formats the verification of the log. If replicas share the log, each replica's chain has a line. The lines contain
+/// the heads, which an admin can note and pass to a later `verify --head`.
 fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     let AuditVerification { rows, head, broken, known_head, instances, .. } = verification;
     let name_of_head = if broken.is_some() { "last good head" } else { "head" };

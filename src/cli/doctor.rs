@@ -40,7 +40,7 @@ pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the diagnosis of scripts and, with a policy, of tests. The exit code reports whether code can run. With a
-/// policy, a closed admin gate is the admin's choice and therefore not a failure.
+/// policy, it is not a failure if the admin gate forbids scripts, because the admin may want to run only tests.
 pub(super) fn diagnose(settings: &Settings, form: Form) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
@@ -165,8 +165,7 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
     rows
 }
 
-/// Returns a row for each layer of the sandbox. Returns a single row if no layer was tried and all layers have the
-/// same reason.
+/// Returns a row for each layer of the sandbox. Returns a single row if all layers were not tried for the same reason.
 fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     let not_tried = |(_, state): &(Layer, LayerState)| match state {
         LayerState::NotTried(why) => Some(*why),

@@ -27,8 +27,7 @@ use crate::terminal::visible;
 /// The maximum length of a progress line on a terminal, in characters.
 const LINE_CHARS_MAX: usize = 78;
 
-/// The interval after which a progress line is printed even without progress. It applies if standard error is not a
-/// terminal.
+/// If standard error is not a terminal, a progress line is printed at least at this interval, even without progress.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
@@ -211,9 +210,8 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes incomplete environments, and all complete environments except the newest. Never removes an environment in
-/// use. Returns the names of older environments that are in use. Only logs a failure, because the remaining
-/// environments are never used.
+/// Removes incomplete environments, and older complete environments that are not in use. Returns the names of the older
+/// environments that are in use. Only logs a failure, because new servers use only the newest environment.
 fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     turn.clean_up().unwrap_or_else(|error| {
         tracing::warn!(error = %Causes(&error), "older environments were not removed");
@@ -240,8 +238,8 @@ fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<Exi
     let turn = environments.turn()?;
     clean_up(&turn);
     let of_scripts = environments.of_scripts();
-    // Lock the environments of scripts only if necessary. Other environments can then be removed while a script's
-    // packages are installed.
+    // Lock the environments of scripts only if one of them may be removed. The installation of a script's packages also
+    // takes this lock, and must not prevent the removal of other environments.
     let may_be_of_scripts =
         name.is_none_or(|name| name.contains('/')) && of_scripts.path().exists();
     let turn_of_scripts = may_be_of_scripts.then(|| of_scripts.turn()).transpose()?;

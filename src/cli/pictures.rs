@@ -50,8 +50,8 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         (Some(protocol), _) => {
             let shown: String =
                 pictures.all.iter().map(|picture| show(picture, protocol)).collect();
-            // Write the text directly, because `output::print` would escape the escape sequences. This is safe,
-            // because they come from this program, not from the script.
+            // Write the text directly, because `output::print` would escape the escape sequences. This is safe, because
+            // this program, not the script, creates the escape sequences.
             let mut stdout = io::stdout();
             let written = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
             unless_closed(written).context("failed to print the pictures")?;

@@ -104,11 +104,11 @@ struct Replayed {
     environment: Vec<String>,
     /// The differences between the result in the receipt and the result of the first replay that differs.
     result: Vec<String>,
-    /// The digests of the Verification Contexts in the receipt and of the first replay, if they differ.
+    /// The digest of the Verification Context in the receipt and the digest in the first replay, if the digests differ.
     document: Option<String>,
     /// For each stream that differs, its first different line, or the reason why the line cannot be shown.
     lines: Vec<String>,
-    /// For each stream that differs between the first replay and a later one, its first different line.
+    /// For each stream that differs between the first replay and a later replay, the first different line.
     between: Vec<String>,
     /// The number of completed replays.
     runs: usize,
@@ -116,7 +116,7 @@ struct Replayed {
     distinct: usize,
     /// The reason why no replay was made, or why the remaining replays were not made.
     not_run: Option<String>,
-    /// The possible causes of differences, from the receipt and from the present rules.
+    /// The possible causes of differences, according to the receipt and to the current rules of the analysis.
     may_differ_by: BTreeSet<Cow<'static, str>>,
 }
 
@@ -273,7 +273,7 @@ fn inputs(options: &Options, receipt: &Verified) -> anyhow::Result<Inputs> {
 }
 
 /// Reads the standard input of the script and compares it with the receipt. Returns an empty input if the receipt
-/// contains none.
+/// contains no digest of a standard input.
 fn stdin(options: &Options, receipt: &Verified) -> Result<Stdin, String> {
     let is_there = receipt.statement.digest("stdin").is_some();
     let Some(file) = &options.stdin else {
@@ -313,8 +313,8 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // The replay is deterministic if the recorded run was, and has variants if the recorded run had variants. It
-    // never uses an earlier result.
+    // The replay is deterministic if the recorded run was deterministic, and has variants if the recorded run had
+    // variants. A replay never uses the result of an earlier run.
     let settings = Settings {
         deterministic: predicate.deterministic.map(|it| it.clock.unwrap_or(RUN_START)),
         answer_once: false,
@@ -409,8 +409,7 @@ impl Again<'_> {
         replayed
     }
 
-    /// Runs the script once. Returns `None` if the run was cancelled, which cannot happen because nothing cancels the
-    /// token.
+    /// Runs the script once. Returns `None` if the run was cancelled, but nothing in this function cancels the run.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -423,7 +422,7 @@ impl Again<'_> {
         Some(self.scripts.run(permit, &turn, request).await)
     }
 
-    /// Returns the first different line of each stream that differs.
+    /// Returns the first different line of each stream that differs from the receipt.
     fn lines(&self, then: &RunResult, now: &Outcome) -> Vec<String> {
         let folder = self.options.output_folder();
         let streams = [("stdout", now.stdout.content()), ("stderr", now.stderr.content())];
@@ -448,8 +447,8 @@ impl Again<'_> {
             Some(permit) => self.scripts.surroundings(permit).await,
             None => self.executor.surroundings().await,
         };
-        // Without surroundings, no script can run. Return no differences, because the decision about the script
-        // reports the reason.
+        // Without an interpreter and a sandbox, no script can run. Return no differences, because the decision about
+        // the script reports the reason.
         let Some(surroundings) = surroundings else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();
@@ -474,14 +473,16 @@ impl Again<'_> {
         Ok(differences)
     }
 
-    /// Returns the digests of the Verification Contexts in the receipt and of this replay, if the digests differ.
+    /// Returns the digest of the Verification Context in the receipt and the digest in this replay, if the digests
+    /// differ.
     fn document(&self, now: &Outcome) -> Option<String> {
         let then = &self.predicate.verification.as_ref()?.document_digest;
         let now = &now.verdict.as_ref()?.document_digest;
         (then != now).then(|| format!("{then} → {now}"))
     }
 
-    /// Decides about the script by the present rules. The error contains the reason for a refusal.
+    /// Decides about the script by the current rules of the analysis and the current settings. The error contains the
+    /// reason for a refusal.
     async fn decide(&self, code: String, inputs: Inputs) -> Result<Permit, String> {
         let request = Request {
             arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
@@ -522,7 +523,7 @@ fn differences_between(first: &Outcome, later: &Outcome) -> Vec<String> {
     different.map(|(name, first, later)| first_difference(name, first, later)).collect()
 }
 
-/// Describes the first line in which two contents of a stream differ, with the line from both.
+/// Compares two contents of a stream. Describes the first line that differs, and shows this line from both contents.
 fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
     let (then, now) = (String::from_utf8_lossy(then), String::from_utf8_lossy(now));
     if then == now {

@@ -130,8 +130,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns whether the command prints the error of a run. The command does not print the error of a batch or with
-    /// `--json`, because the result contains the error.
+    /// Returns whether the command prints the error of a run as a message. With `--batch` or `--json`, the output
+    /// contains the error instead.
     pub(super) fn prints_error(&self) -> bool {
         self.batch.batch.is_none() && !self.json
     }
@@ -157,7 +157,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }
-    // Run the script even if its result is known, because its output is printed while it runs.
+    // Run the script even if the result of an earlier run is stored. The output is printed while the script runs.
     settings.answer_once = false;
     run_script(options, &settings).unwrap_or_else(|error| {
         tracing::error!("{error:#}");

@@ -23,7 +23,7 @@ pub(super) struct Table<const N: usize> {
 pub(super) struct WidthLimit {
     /// The maximum width of a line, in characters.
     pub(super) line: usize,
-    /// The minimum width of the last column, in characters. It has priority over the maximum width of a line.
+    /// The minimum width of the last column, in characters. This minimum has priority over the maximum width of a line.
     pub(super) last_column: usize,
 }
 

@@ -78,8 +78,8 @@ impl ReportFormat {
     }
 }
 
-/// Verifies the claims of all documents. The exit code is 0 if all claims are verified, 1 if one is not, and 2 if a
-/// document could not be read, or if no claim can be run.
+/// Verifies the claims of all documents. The exit code is 0 if all claims are verified, 1 if a claim is not verified,
+/// and 2 if a document could not be read, or if no claim can be run.
 pub(super) fn run(options: &Options) -> ExitCode {
     run_claims(options).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
@@ -217,7 +217,7 @@ fn progress(claims: usize, is_printed_at_once: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(u64::try_from(claims).unwrap_or(u64::MAX));
-    // The template is a constant that parses, so the default style is never used.
+    // The template is a constant and is valid, so the default style is never used.
     let style = ProgressStyle::with_template("{bar:30} {pos} of {len} claims, {elapsed}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

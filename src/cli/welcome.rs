@@ -1,4 +1,4 @@
-//! Prints a welcome text if a person has started `qwed-mcp` on a terminal, instead of an MCP client.
+//! Prints a welcome text if a person, and not an MCP client, has started `qwed-mcp` on a terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;

@@ -21,7 +21,7 @@ use super::tool::{Job, PythonWanted, Tool, ToolError};
 const MARKER_BEGUN: &str = "qwed-env.json.new";
 /// The file with the parsed lock.
 const LOCK_FILE: &str = "requirements.lock";
-/// The file with the constraints: the versions that the added packages must not change.
+/// The file with the constraints: the package versions that must stay the same when the admin's packages are added.
 const CONSTRAINTS_FILE: &str = "constraints.txt";
 /// The file with the added packages.
 const REQUIREMENTS_FILE: &str = "requirements.in";
@@ -30,7 +30,7 @@ const REQUIREMENTS_FILE: &str = "requirements.in";
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) lock: Lock,
-    /// The versions that the packages in `with` must not change.
+    /// The package versions that must stay the same when the packages in `with` are added.
     pub(crate) constraints: Lock,
     pub(crate) with: Vec<Requirement>,
     pub(crate) python: PythonWanted,
@@ -126,7 +126,8 @@ impl<'t> Builder<'t> {
         let folder = draft.path.as_path();
         let startup = Startup::record(folder).map_err(BuildError::Unrecorded)?;
         tool.install(&job, &lock_file, progress).await?;
-        // Between the installation of packages and this check, no file of the environment is started or read.
+        // No file of the environment is executed or read before this check, because a package may have replaced the
+        // file.
         startup.compare(folder).map_err(BuildError::StartupChanged)?;
 
         progress(Progress::Step("Compiling"));
@@ -217,7 +218,7 @@ impl Drop for Draft<'_> {
         if self.is_complete {
             return;
         }
-        // If the removal fails, the next process with the turn removes the folder.
+        // If the removal fails, the next process that makes or removes environments removes the folder.
         if let Err(error) = self.turn.remove_tree(&self.name) {
             tracing::debug!(%error, "a half-made environment is left");
         }

@@ -36,12 +36,14 @@ const NAME: &str = "env-";
 /// remove this file.
 const BEGUN: &str = ".begun";
 
-/// The maximum number of names in the folder of environments. The folder has one environment for each version in use.
+/// The maximum number of names in the folder of environments. The folder usually has few names, because superseded
+/// environments are removed when they are not in use.
 const NAMES_MAX: usize = 10_000;
 
-/// The maximum number of retries to use an environment while another process checks whether the environment is in use.
+/// The maximum number of retries to lock an environment. The lock is not free while another process checks whether the
+/// environment is in use.
 const TRIES_MAX: u32 = 50;
-/// The pause between two retries to use an environment.
+/// The pause between two attempts to lock an environment.
 const TRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The environments of this user.
@@ -71,7 +73,7 @@ impl Environment {
         self.require_unchanged()
     }
 
-    /// Fails if the interpreter would start with other files than when the environment was made.
+    /// Fails if the files that the interpreter reads at startup have changed since the environment was made.
     fn require_unchanged(&self) -> Result<(), Unusable> {
         let compared = self.marker.startup.compare(&self.path);
         compared.map_err(|reason| Unusable::Changed { path: self.path.clone(), reason })
@@ -91,7 +93,7 @@ pub(crate) enum Unusable {
     /// Other users could have written code into the environment.
     #[error("{reason}")]
     Unprotected { path: PathBuf, reason: Unprotected },
-    /// The environment's interpreter would start with other code than when the environment was made.
+    /// The code that the environment's interpreter loads at startup has changed since the environment was made.
     #[error(
         "{reason} after the environment was made, so other code may run outside of the sandbox; \
          `qwed-mcp env create` makes a new one"
@@ -211,7 +213,8 @@ impl Environments {
         lock.is_some_and(|(_, file)| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Takes the turn to make and remove environments. Creates the folder of environments if it is missing.
+    /// Takes the turn: the exclusive right to make and remove environments. Creates the folder of environments if it is
+    /// missing.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, ChangeError> {
         let mut builder = DirBuilder::new();
         let created = builder.recursive(true).mode(0o700).create(&self.path);
@@ -292,7 +295,7 @@ fn number_of(name: &str) -> Option<u32> {
     (name_of(number) == name).then_some(number)
 }
 
-/// The turn to make and remove environments. Only one process has the turn at a time.
+/// The turn: the exclusive right to make and remove environments. Only one process has the turn at a time.
 #[derive(Debug)]
 pub(crate) struct Turn<'e> {
     environments: &'e Environments,
@@ -396,7 +399,8 @@ impl Turn<'_> {
         let _ = self.folder.remove_file(&begun(name));
     }
 
-    /// Duplicates the file descriptor of the lock. The turn ends after all duplicates are closed.
+    /// Duplicates the file descriptor of the turn's lock. The turn ends when the descriptor and all its duplicates are
+    /// closed.
     pub(super) fn share(&self) -> io::Result<File> {
         self.lock.try_clone()
     }

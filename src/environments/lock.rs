@@ -18,8 +18,8 @@ use crate::config::is_package_name;
 /// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
 
-/// Pairs of a module and its package, for modules in [`SDK`] with a different name than their package. Another table
-/// contains the verification libraries.
+/// Pairs of a module and its package, for modules in [`SDK`] that have another name than their package. The
+/// verification libraries are in a separate table, which is searched first.
 const MODULES: [(&str, &str); 11] = [
     ("PIL", "pillow"),
     ("attr", "attrs"),
@@ -175,9 +175,8 @@ impl Lock {
         Self { pins, is_sdk: false }.lines(|_| String::new())
     }
 
-    /// Merges the packages of this lock with `resolved`, the resolved additional packages. A resolved package replaces
-    /// the package with the same name. If `known` has the same version of a resolved package, the hashes in `known`
-    /// are used.
+    /// Returns this lock with the packages of `resolved` added. A resolved package replaces the package with the same
+    /// name. If `known` contains a resolved package in the same version, the hashes in `known` are used.
     pub(super) fn with(&self, resolved: &Self, known: &Self) -> Self {
         let is_resolved = |pin: &Pin| resolved.pins.iter().any(|other| other.is_of(pin));
         let kept = self.pins.iter().filter(|pin| !is_resolved(pin)).cloned();

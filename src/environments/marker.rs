@@ -36,7 +36,7 @@ pub(crate) struct Marker {
     pub(crate) with: Vec<String>,
     /// The versions of all packages, by name.
     pub(crate) packages: BTreeMap<String, String>,
-    /// The record of the files that the interpreter starts with, made before packages were installed.
+    /// The record of the files that the interpreter can read at startup, made before packages were installed.
     pub(super) startup: Startup,
 }
 

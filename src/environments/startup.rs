@@ -27,8 +27,8 @@ const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
 /// The suffix of further files in `bin` that an interpreter reads at its start.
 const READ_IN_BIN_ENDING: &str = "._pth";
 
-/// The prefixes of names in `lib` that packages may not add. Such names belong to standard libraries and to the
-/// interpreter's shared library.
+/// The prefixes of names that packages are not allowed to add to `lib`. Such names belong to standard libraries and to
+/// the interpreter's shared library.
 const CLOSED_IN_LIB: [&str; 4] = ["python", "pypy", "libpython", "libpypy"];
 
 /// The empty lock file that uv creates when it installs packages.
@@ -42,8 +42,8 @@ const ENTRIES_MAX: usize = 100_000;
 /// The maximum depth of a folder outside `site-packages`.
 const DEPTH_MAX: usize = 64;
 
-/// A record of the files that an environment's interpreter starts with. The keys are paths in the environment. Each
-/// value is the type of an entry, with the target of a symlink or the SHA-256 of a file.
+/// A record of the files that an environment's interpreter can read at startup. The keys are paths in the environment.
+/// Each value is the type of an entry, with the target of a symlink or the SHA-256 of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Startup(BTreeMap<String, String>);
@@ -64,7 +64,7 @@ pub(crate) enum Changed {
 }
 
 impl Startup {
-    /// Records the files that the environment's interpreter starts with.
+    /// Records the files that the environment's interpreter can read at startup.
     pub(super) fn record(environment: &Path) -> Result<Self, Changed> {
         let mut found = Self(BTreeMap::new());
         let mut entries_left = ENTRIES_MAX;
@@ -72,7 +72,8 @@ impl Startup {
         Ok(found)
     }
 
-    /// Fails if a recorded entry is changed or missing, or if an entry was added that packages may not add.
+    /// Fails if an entry was changed, removed or added after the record was made. Ignores the entries that packages may
+    /// add.
     pub(super) fn compare(&self, environment: &Path) -> Result<(), Changed> {
         let now = Self::record(environment)?;
         for (name, entry) in &now.0 {

@@ -105,8 +105,8 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 /// Runs a step to its end, and returns the last lines of its output. Dropping the future kills the step and the
 /// processes that it started.
 ///
-/// The step's standard input is `lock`, the lock of the turn to make environments. The turn therefore lasts until the
-/// step ends, even if this process is killed.
+/// The step's standard input is `lock`, the lock file of the turn (the exclusive right to make environments). The turn
+/// therefore lasts until the step ends, even if this process is killed.
 pub(super) async fn run(
     mut command: Command,
     lock: File,

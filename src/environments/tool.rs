@@ -19,7 +19,7 @@ use super::step::{Progress, StepError, command, run};
 
 /// The oldest Python that the QWED packages support.
 pub(super) const VERSION_MIN: (u32, u32) = (3, 10);
-/// The newest minor version that is searched by a name such as `python3.16`.
+/// The newest minor version of Python for which a name such as `python3.16` is looked up.
 const MINOR_MAX: u32 = 16;
 
 /// The folders in the home folder that are searched for uv, in addition to `PATH`. uv's own installer uses the first
@@ -41,7 +41,7 @@ const ASK: [&str; 4] =
 const COMPILE: [&str; 10] =
     ["-I", "-S", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0", "lib"];
 
-/// A Python program that runs pip with its command line arguments.
+/// A Python program that runs pip with the given arguments, and prevents pip from building packages.
 const RUN_PIP: &str = include_str!("run_pip.py");
 
 /// The arguments that allow only wheels. Building any other package would run code of the package.
@@ -217,7 +217,7 @@ impl Tool {
         }
     }
 
-    /// Converts the error of making an environment, and explains it if the cause is known.
+    /// Converts an error of the step that makes the environment. Explains the error if the cause is known.
     fn explained(&self, error: StepError) -> ToolError {
         let is_split = error.lines().iter().any(|line| line.contains(NO_ENSUREPIP));
         match self {
@@ -293,7 +293,8 @@ impl Tool {
     }
 }
 
-/// An environment that is being made: its folder, the lock of the turn, and whether downloads are forbidden.
+/// An environment that is being made: its folder, the lock file of the turn (the exclusive right to make environments),
+/// and whether downloads are forbidden.
 pub(super) struct Job<'j> {
     pub(super) folder: &'j Path,
     pub(super) turn: &'j File,
@@ -328,8 +329,7 @@ impl Job<'_> {
         cloned.map_err(failed).map_err(ToolError::Make)
     }
 
-    /// Creates a command that runs in the environment's folder. The program therefore reads no files of the current
-    /// folder.
+    /// Creates a command that runs in the environment's folder, and so reads no files of this process's current folder.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.folder);
@@ -382,7 +382,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
 }
 
-/// Runs a program to get its version. Returns its output after the prefix `start`.
+/// Runs a program that prints its version. Returns the part of the output after the prefix `start`.
 async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<String> {
     let mut ask = command(program);
     ask.args(arguments).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());

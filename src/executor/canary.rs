@@ -1,6 +1,7 @@
 //! The canary: a test script that tries to escape from the sandbox.
 //!
-//! A sandbox is only used if it has held against the canary. This module never runs the script itself.
+//! A sandbox is used only if the canary could not escape from it. This module only creates the script, and never runs
+//! it.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,15 +17,15 @@ use crate::sandbox::{IS_SUPPORTED, NOBODY, Tier, supervisor};
 /// The escape attempts, one function for each, and the code that prints the names of the successful attempts.
 const ATTEMPTS: &str = include_str!("python/canary.py");
 
-/// The attempts that exist on macOS only. They precede [`ATTEMPTS`].
+/// The escape attempts that exist on macOS only. In the script, they precede [`ATTEMPTS`].
 const MACOS_ATTEMPTS: &str = include_str!("python/canary_macos.py");
 
-/// Returns the known gaps of a tier: documented attempts that succeed although the tier is enforced.
+/// Returns the names of the escape attempts that a tier does not prevent. These gaps are documented.
 fn known_gaps(tier: Tier) -> &'static [&'static str] {
     match tier {
         Tier::T3 => &[],
-        // Seatbelt returns different errors for missing and for forbidden paths, so a script can detect that a path
-        // exists. Whether it can also read the metadata depends on the path.
+        // Landlock does not forbid `stat`. Seatbelt returns different errors for missing and for forbidden paths. So a
+        // script can detect at both tiers that a file exists.
         Tier::T2 | Tier::Seatbelt => &["find_file"],
         // Without Landlock and namespaces, the script has access to files and processes.
         Tier::T1 | Tier::Off => &[
@@ -88,9 +89,11 @@ pub(super) struct Canary {
 }
 
 impl Canary {
-    /// Creates the file in the folder for temporary files, and the script. Dropping the canary removes the file.
+    /// Creates a file in the folder for temporary files, and the script that tries to reach this file. Dropping the
+    /// canary removes the file.
     ///
-    /// `library` is the macOS library with the calls that the script tries. It is set for Seatbelt only.
+    /// `program` is the interpreter, which the script tries to execute. `library` is the macOS library with the
+    /// functions that the script tries to call. `library` is set for Seatbelt only.
     pub(super) fn new(
         program: &Path,
         library: Option<&Path>,
@@ -103,7 +106,8 @@ impl Canary {
     }
 
     fn new_in(parent: &Path, program: &Path, library: Option<&Path>) -> io::Result<Self> {
-        // The file gets a folder of its own, because the sandbox may have its own temporary folder at `parent`.
+        // The file gets a folder of its own. Inside the sandbox, a writable temporary folder may exist at the path
+        // `parent`. There the script could create a file next to the canary's file without an escape.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
         let lock = supervisor::create_locked(&folder)?;
         let file = folder.join("file");
@@ -122,8 +126,9 @@ impl Canary {
         Ok(canary)
     }
 
-    /// Returns the attempts that succeeded although the tier must prevent them. `output` is the script's output. `None`
-    /// if `output` is not a list of attempts, because the script did not run to its end.
+    /// Returns the escape attempts that succeeded although the tier must prevent them. `output` is the script's output:
+    /// a list of successful attempts. Returns `None` if `output` is not a list, because the script did not run to its
+    /// end.
     pub(super) fn escapes(tier: Tier, output: &str) -> Option<Vec<String>> {
         let mut opened: Vec<String> = serde_json::from_str(output).ok()?;
         opened.retain(|way| !known_gaps(tier).contains(&way.as_str()));
@@ -144,8 +149,8 @@ impl Drop for Canary {
     }
 }
 
-/// If the server is root, makes the user that scripts run as the owner of `paths`. Otherwise the permissions of the
-/// file would stop the script, and the test would prove nothing about the sandbox.
+/// If the server is root, gives `paths` to the user that scripts run as. If root remained the owner, the file's
+/// permissions would stop the script, and the test would prove nothing about the sandbox.
 fn open_to_scripts(paths: [&PathBuf; 2]) {
     if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {
@@ -171,8 +176,8 @@ mod tests {
         let other = File::open(&folder).unwrap();
         assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
         drop(canary);
-        // This may wait. A process that another test is starting holds a copy of the lock's descriptor until it
-        // executes its program.
+        // The lock may still be held for a moment. If another test has just forked a child process, the child has a
+        // copy of the lock's descriptor until `execve`.
         other.lock().unwrap();
         assert!(!folder.exists());
     }

@@ -1,7 +1,6 @@
 //! The counts of a script's checks, and the values that a failed check has compared, as `python/checks.py` sends them.
 //!
-//! A script can forge the counts and the values, as it can forge its checks. They never change the result of the
-//! static analysis.
+//! A script can forge the counts and the values. So they never change the result of the static analysis.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +12,18 @@ use crate::verdict::shortened;
 /// The size of the three counts of a check, in bytes.
 const CHECK_BYTES: usize = 24;
 
-/// The maximum number of bytes of the frame with the values. The values are shortened to [`COMPARED_BYTES_MAX`].
+/// The maximum number of bytes of the frame with the values that the failed check has compared. After decoding, the
+/// values are shortened to [`COMPARED_BYTES_MAX`].
 const VALUES_BYTES_MAX: usize = HEAD_BYTES + 16 * 1024;
 
-/// The maximum number of values of a failed check.
+/// The maximum number of values that are kept of a failed check.
 const COMPARED_MAX: usize = 8;
 
-/// The maximum number of bytes of both frames. The analysis finds at most 1,000 checks.
+/// The maximum number of bytes of the frame with the counts and the frame with the values together. The analysis finds
+/// at most 1,000 checks.
 pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VALUES_BYTES_MAX;
 
-/// The maximum number of bytes of all texts of a failed check's values together.
+/// The maximum number of bytes of all names and values of a failed check together.
 const COMPARED_BYTES_MAX: usize = 1_000;
 
 /// The maximum of a count. All integers up to this maximum have an exact representation in JSON.
@@ -32,8 +33,8 @@ const COUNT_MAX: u64 = (1 << 53) - 1;
 /// the values that the failed check has compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckCounts {
-    /// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. The third count is the
-    /// number of elements that the check is about.
+    /// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. If the check examines the
+    /// elements of a collection, the third count is the number of examined elements.
     counts: Vec<[u64; 3]>,
     compared: Option<Compared>,
 }
@@ -53,8 +54,8 @@ pub(super) fn is_own(kind: u8) -> bool {
 }
 
 impl CheckCounts {
-    /// Returns the counts, if exactly one frame has counts. A script that sends a frame of its own makes the counts
-    /// unusable, because the server cannot distinguish the frames.
+    /// Returns the counts, if exactly one frame has counts. If a script sends a second frame with counts, the server
+    /// cannot detect which frame is forged, and uses neither.
     pub(super) fn from_frames(bytes: &[u8]) -> Option<Self> {
         let (counts, rest) = only_frame(bytes, COUNTS)?.as_chunks::<8>();
         let (triples, odd) = counts.as_chunks::<3>();
@@ -71,7 +72,7 @@ impl CheckCounts {
         Self { counts: counts.to_vec(), compared: None }
     }
 
-    /// Returns the counts; `None` if their number is not `checks`.
+    /// Returns the counts; `None` if they are not the counts of exactly `checks` checks.
     pub(crate) fn of(&self, checks: usize) -> Option<&[[u64; 3]]> {
         (self.counts.len() == checks).then_some(&self.counts)
     }

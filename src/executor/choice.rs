@@ -4,11 +4,12 @@
 
 use crate::safety::is_in_standard_library;
 
-/// The index of the fork server for imports that no fork server has loaded. The imported packages probably need the
-/// modules of this fork server.
+/// The index of the fork server for a script that imports a package that no fork server has loaded. Such a package
+/// probably needs modules that the fork server with this index has loaded.
 const USUAL: usize = 1;
 
-/// Pairs of a top-level module and a module that it needs and that a fork server may have loaded.
+/// Pairs of a top-level module and one of its dependencies. No fork server loads the first module of a pair. A fork
+/// server may have loaded the second module.
 const BUILT_ON: [(&str, &str); 5] = [
     ("mpl_toolkits", "matplotlib"),
     ("pylab", "matplotlib"),
@@ -20,8 +21,8 @@ const BUILT_ON: [(&str, &str); 5] = [
 /// Returns the index of the fork server for a script. `imports` is `None` if the script's imports are unknown. `loaded`
 /// lists the modules of each fork server. Each list includes the previous list.
 ///
-/// Chooses the first fork server that has loaded all imports of the script. Modules of the standard library do not
-/// count, because most of them load in no time.
+/// Chooses the first fork server that has loaded all imports of the script. Ignores imports of the standard library
+/// that no fork server has loaded, because most of these modules load quickly.
 pub(super) fn of(imports: Option<&[String]>, loaded: &[&[String]]) -> usize {
     let usual = USUAL.min(loaded.len().saturating_sub(1));
     let has = |name: &str| {

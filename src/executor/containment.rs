@@ -29,8 +29,8 @@ use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{Observed, OneShotExecutor, RunError, RunLimits, Surroundings};
 
-/// The limit in the test of the memory limit, in bytes. An interpreter needs less memory. The test script exceeds the
-/// limit.
+/// The memory limit that [`try_memory_limit`] sets, in bytes. An interpreter needs less memory. The test script exceeds
+/// this limit.
 const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 
 /// An interpreter, and the plan that contains its scripts.
@@ -45,14 +45,14 @@ pub(crate) struct Contained {
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
-    /// Whether the missing library for fixed clocks and random bits was already logged.
+    /// Whether a warning was already logged because the library that replaces clocks and random bits was not loaded.
     pub(super) has_warned: Arc<AtomicBool>,
     /// The folder with substitutes for the parts of macOS that the sandbox uses. Set only in tests.
     pub(super) apple_parts: Option<PathBuf>,
 }
 
 impl Contained {
-    /// Returns the order for one run of `given`, as the bytes that a supervisor reads.
+    /// Returns the [`Order`] for one run of the script in `given`, encoded as a supervisor reads it.
     pub(super) fn order(
         &self,
         given: Given<'_>,
@@ -88,7 +88,7 @@ impl Contained {
         order.to_bytes(&input)
     }
 
-    /// Logs a warning if a run has observed that this Python does not load the library that fixes clocks and random
+    /// Logs a warning if a run has observed that this Python does not load the library that replaces clocks and random
     /// bits. Does nothing else, because a script can forge its observations.
     pub(super) fn note_observed(&self, observed: Option<&Observed>) {
         let is_missing = observed.is_some_and(|observed| observed.started.is_none());
@@ -109,7 +109,7 @@ impl Contained {
         Plan { limits, ..self.plan.clone() }
     }
 
-    /// Returns the parts of macOS that contain scripts, if the tier is Seatbelt.
+    /// Returns the settings for Seatbelt, the sandbox of macOS; `None` if the tier is not Seatbelt.
     fn seatbelt(&self) -> Option<SeatbeltOrder> {
         let Interpreter { entry, program_file, .. } = &self.interpreter;
         let order =
@@ -143,7 +143,7 @@ impl Contained {
     /// Returns a summary of the containment for clients.
     pub(super) fn ready(&self) -> Ready {
         let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
-        // Reports the first fault. If there is none, reports the first expected obstacle.
+        // Reports the first obstacle that is a fault. If all obstacles are expected, reports the first of them.
         let reason = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
         let reason = reason.or(self.passed_over.first());
         let step_down =
@@ -152,7 +152,7 @@ impl Contained {
     }
 }
 
-/// The reason why scripts cannot be contained.
+/// The reason why scripts cannot be confined.
 #[derive(Debug, Error)]
 pub(crate) enum NotContained {
     /// No interpreter was found.
@@ -253,10 +253,12 @@ impl Containment {
         temporary_folder()?;
         let KernelLacks { namespaces, landlock, file_tree, .. } = self.kernel_lacks;
         let needed = tier.landlock_abi_min();
-        // `Tier::Off` does not need Landlock. It uses Landlock if possible, to keep signals within the run.
+        // `Tier::Off` does not need Landlock. If Landlock is available, `Tier::Off` uses it to keep a script from
+        // sending signals to other processes.
         let is_used = needed > 0 || tier == Tier::Off;
         let present = if is_used && !landlock { supported_abi() } else { 0 };
-        // The plan is made before the kernel's features are checked, because a wrong setting is wrong at every tier.
+        // Makes the plan before the kernel's features are checked. The plan fails if a setting is wrong. Then the error
+        // must be about the setting, even if the kernel also lacks a feature.
         let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
         let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
         if namespaces && tier == Tier::T3 {
@@ -289,8 +291,8 @@ impl Containment {
         if tier == Tier::Off {
             return Ok(contained);
         }
-        // The test runs without installed packages (`is_isolated`). They prove nothing about the sandbox, and must not
-        // run in an untested sandbox.
+        // The test runs without installed packages (`is_isolated`), because no installed package may run in an untested
+        // sandbox.
         let mut isolated = contained.clone();
         isolated.plan.is_isolated = true;
         let library = contained.seatbelt().map(|seatbelt| seatbelt.library);
@@ -316,8 +318,8 @@ impl Containment {
     }
 }
 
-/// Tests that the memory limit holds, with a script that exceeds it. Only Seatbelt needs this test, because the
-/// accounting of macOS is its only memory limit. Nothing else would detect that the limit has no effect.
+/// Tests the memory limit with a script that exceeds the limit. Only Seatbelt needs this test. There the kernel of
+/// macOS is the only mechanism that limits memory, and nothing else would detect that it has no effect.
 async fn try_memory_limit(
     mut isolated: Contained,
     executor: &OneShotExecutor,

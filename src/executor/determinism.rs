@@ -23,8 +23,8 @@ pub(crate) struct Determinism {
 }
 
 impl Determinism {
-    /// Returns the measures for runs with the start time `at` on their clocks. Only a run shows whether its clocks
-    /// were fixed ([`Self::confirmed`]).
+    /// Returns the measures for runs. The clocks of each run start at the time `at`. Until a run ends, it is unknown
+    /// whether the run really had the replaced clocks ([`Self::confirmed`]).
     pub(super) fn here(lacks: KernelLacks, tier: Tier, at: DateTime<Utc>) -> Self {
         let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
@@ -50,15 +50,16 @@ impl Determinism {
         Self { fixes_addresses: true, clock, has_own_tree: true }
     }
 
-    /// Returns the measures that a run has confirmed. Omits the clock, unless the run has loaded the library that
-    /// fixes it.
+    /// Returns the measures that the observations of a run have confirmed. Sets `clock` to `None`, unless the run has
+    /// loaded the library that replaces the clocks.
     pub(crate) fn confirmed(self, observed: Option<&Observed>) -> Self {
         let is_fixed = observed.is_some_and(|observed| observed.started.is_some());
         Self { clock: self.clock.filter(|_| is_fixed), ..self }
     }
 
-    /// Returns the fixed properties of a run. `sha256` is the SHA-256 of the script. For a fork server it is zero,
-    /// because the children get the values of their runs later.
+    /// Returns the properties of a run that are the same each time the script runs. `sha256` is the SHA-256 of the
+    /// script. For a fork server, `sha256` is zero, because each child gets the start time and the seeds of its run
+    /// later.
     pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
         let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
         let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());

@@ -165,7 +165,7 @@ pub(crate) enum LayerState {
         /// The admin's remedy, if one is known.
         remedy: Option<String>,
     },
-    /// Unknown, because the layer was not tried for this reason.
+    /// The layer was not tested, so its state is unknown. Contains the reason why it was not tested.
     NotTried(&'static str),
 }
 
@@ -186,7 +186,7 @@ impl OneShotExecutor {
         };
         let contained = match &interpreter {
             Ok(_) => self.contained().await,
-            // Reuses the error, because `contained` would search for the interpreter again.
+            // Does not call `contained`, because that would repeat the failed search for an interpreter.
             Err(error) => Err(NotContained::FindInterpreter(error.clone())),
         };
         let (contained, refusal) = match contained {
@@ -212,7 +212,7 @@ impl OneShotExecutor {
             layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
-                // A script has run. So the search for control groups is over, and its result can be described.
+                // The test of the sandbox has run a script, so the search for control groups has ended.
                 Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
                 Some(Tier::Seatbelt) => Err("macOS has none".to_owned()),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
@@ -296,7 +296,7 @@ impl OneShotExecutor {
         if !self.may_look_inside(contained) {
             return Vec::new();
         }
-        // A missing name is `null` in JSON, and must be `None` in the Python script.
+        // JSON writes `null` for a missing name, but the Python script needs `None`.
         let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
         let run = self.supervise_own(contained, &script).await;

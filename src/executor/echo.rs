@@ -20,7 +20,7 @@ pub(crate) struct Echo(Option<Arc<Heard>>);
 
 struct Heard {
     listener: Box<Listener>,
-    /// Whether the listener cannot take back the output that it received.
+    /// Whether the listener shows the output as final, so that the run must not be repeated after some output.
     is_final: bool,
     /// Whether the listener has received output.
     has_begun: AtomicBool,
@@ -50,7 +50,7 @@ impl Echo {
         }
     }
 
-    /// Returns whether the listener has received output that it cannot take back. The run must then not be repeated.
+    /// Returns whether the listener has shown output as final. The run must then not be repeated.
     pub(super) fn has_begun(&self) -> bool {
         let has_begun =
             |heard: &Arc<Heard>| heard.is_final && heard.has_begun.load(Ordering::Relaxed);

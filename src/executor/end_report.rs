@@ -1,4 +1,4 @@
-//! The report of a script's process about the end of the script, as `python/bootstrap.py` sends it.
+//! The report that a script's process sends when the script ends (`python/bootstrap.py`).
 //!
 //! A script that can write to the pipe can forge the report. So the report never makes a result better.
 
@@ -11,10 +11,10 @@ use super::frames::{HEAD_BYTES, only_frame};
 use super::members::{self, Members};
 use super::returned::{self, Returned};
 
-/// The maximum number of bytes of observations.
+/// The maximum number of bytes of the text with the observations of a run.
 const OBSERVED_BYTES_MAX: usize = 1 << 16;
 
-/// The maximum number of packages in observations.
+/// The maximum number of packages in the observations of a run.
 const NATIVE_MAX: usize = 500;
 
 /// The maximum number of bytes of a value, as `python/values.py` encodes it.
@@ -33,22 +33,22 @@ pub(crate) struct EndReport {
     /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
     /// signal, a timeout.
     pub(crate) reached_end: bool,
-    /// The encoded value of the call of a test, which the batch decodes. `None` unless the run has sent exactly one
-    /// value.
+    /// The value that a batch test's call has returned, encoded by `python/values.py`. The batch decodes it. `None`
+    /// unless the run has sent exactly one value.
     pub(crate) value: Option<Vec<u8>>,
     /// The value that the script has assigned to `result`. `None` unless the run has sent exactly one value.
     pub(crate) returned: Option<Returned>,
-    /// The observations of a deterministic run. `None` unless the run has sent exactly one text with them.
+    /// The observations of a deterministic run. `None` unless the run has sent exactly one frame with observations.
     pub(crate) observed: Option<Observed>,
-    /// The members of the QWED object that the script has used wrongly. `None` unless the run has sent exactly one
-    /// list.
+    /// If the script has used an object of a QWED package wrongly, the list of the object's members. `None` unless the
+    /// run has sent exactly one list.
     pub(crate) members: Option<Members>,
 }
 
 /// The observations of a deterministic run about its own process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
-    /// The number of threads and processes that the script has started. `None` if the library that fixes clocks and
+    /// The number of threads and processes that the script has started. `None` if the library that replaces clocks and
     /// random bits was not loaded.
     pub(crate) started: Option<u64>,
     /// The names of the installed packages with native code that the script has loaded.
@@ -56,7 +56,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Reads the text that `observed` of `python/determinism.py` returns.
+    /// Parses the text from the function `observed` in `python/determinism.py`.
     fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() <= OBSERVED_BYTES_MAX)?;
         let mut words = text.split(' ');
@@ -75,7 +75,8 @@ pub(super) fn is_own(kind: u8) -> bool {
 }
 
 impl EndReport {
-    /// Reads the report. Ignores a frame that was sent twice, because the script has sent one of the two.
+    /// Reads the report. If two frames have the same letter, ignores both, because the script has forged at least one
+    /// of them.
     pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let value = only_frame(bytes, VALUE).filter(|value| value.len() <= VALUE_BYTES_MAX);
         Self {

@@ -131,11 +131,13 @@ fn start(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
 
-/// A cache of the last description of an environment, with the metadata of its files at that time.
+/// A cache for one description of an environment. The cache also contains the metadata of the watched files at the time
+/// of the description, to detect later changes.
 #[derive(Debug, Default)]
 pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
-/// The metadata of a file or a folder that changes when something is installed.
+/// Metadata of a file or a folder. The metadata changes when a package is installed in the folder, or when the file is
+/// replaced.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seen(Option<[i128; 7]>);
 
@@ -161,8 +163,8 @@ impl Seen {
         Self(None)
     }
 
-    /// Adds the metadata to a digest, without the device number, which may change with each mount. A missing file adds
-    /// only zeros, unlike any existing file.
+    /// Adds the metadata to a digest. Leaves out the device number, because it may change with each mount. Adds only
+    /// zeros for a missing file. No existing file has only zeros.
     pub(super) fn add_to(&self, digest: &mut Sha256) {
         let [_device, of_file @ ..] = self.0.unwrap_or_default();
         for number in of_file {
@@ -172,15 +174,15 @@ impl Seen {
 }
 
 impl EnvironmentCache {
-    /// Returns the cached environment. `None` if something was installed since. Reads only the metadata of a few
-    /// paths.
+    /// Returns the cached environment. `None` if something was installed after the environment was cached. Reads only
+    /// the metadata of a few paths.
     pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, environment) = known.as_ref()?;
         (*of == seen(surroundings)).then(|| Arc::clone(environment))
     }
 
-    /// Returns the current environment, from the cache if nothing was installed since. Blocks on the disk.
+    /// Returns the current environment, from the cache if the cached environment is up to date. Blocks on the disk.
     pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
         if let Some(environment) = self.known(surroundings) {
             return Ok(environment);

@@ -14,13 +14,13 @@ pub(super) mod letter {
     pub(in crate::executor) const COMPARED: u8 = b'V';
     /// The script has run to its last statement.
     pub(in crate::executor) const END: u8 = b'E';
-    /// The value of the call of a test.
+    /// The value that a batch test's call has returned.
     pub(in crate::executor) const VALUE: u8 = b'R';
     /// The value that the script has assigned to `result`.
     pub(in crate::executor) const RETURNED: u8 = b'J';
     /// The observations of a deterministic run.
     pub(in crate::executor) const OBSERVED: u8 = b'D';
-    /// The members of an object that the script has used wrongly.
+    /// The list of an object's members, after the script has used the object wrongly.
     pub(in crate::executor) const MEMBERS: u8 = b'M';
 }
 

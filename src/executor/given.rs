@@ -20,7 +20,7 @@ pub(super) struct Given<'a> {
     pub(super) stdin: &'a [u8],
     /// The files that the script may read; `None` for the server's own scripts.
     inputs: Option<&'a Inputs>,
-    /// The script, including a byte order mark; `None` if the source is one of the server's own scripts.
+    /// The client's script, with its byte order mark if it has one; `None` for the server's own scripts.
     script: Option<&'a str>,
 }
 
@@ -50,23 +50,23 @@ impl<'a> Given<'a> {
         self.script.map(|script| Sha256::digest(script).into())
     }
 
-    /// Returns the bytes that precede [`Self::input`] in the input of a forked child, in a deterministic run. They are
-    /// the start of the clock in nanoseconds since 1970, the seed of random bits, and the seed of generators. The
-    /// first two are `u64` in little-endian order.
+    /// Returns the bytes that a forked child receives before [`Self::input`] in a deterministic run: the start time of
+    /// the clocks (nanoseconds since 1970, `u64`), the seed of the kernel's random bits (`u64`), and the seed of the
+    /// random number generators (32 bytes). Both `u64` are little-endian.
     pub(super) fn fixed_values(&self, determinism: Determinism) -> Vec<u8> {
         let seed = self.seed().unwrap_or_default();
         let clock = determinism.of_run(&seed).clock.unwrap_or_default();
         [&clock.start_ns.to_le_bytes()[..], &clock.seed.to_le_bytes(), &seed].concat()
     }
 
-    /// Returns whether the process reports the end of the script and the counts of its checks. The server's own
-    /// scripts do not, because they get no verdict.
+    /// Returns whether the process must report the end of the script and the counts of its checks. Returns `false` for
+    /// the server's own scripts, because they get no verdict.
     pub(super) fn has_end_report(&self) -> bool {
         self.script.is_some()
     }
 
-    /// Returns the script's part of Python's input: the lengths of the source, the plan, the call, the standard input
-    /// and the input files (`u64` in little-endian order), and then these five contents.
+    /// Encodes this value for Python: first the lengths of the source, the plan, the call, the standard input and the
+    /// input files (each `u64` in little-endian order), then these five contents.
     pub(super) fn input(&self) -> Vec<Cow<'a, [u8]>> {
         let Self { source, plan, call, stdin, inputs, script: _ } = *self;
         let parts = [source.as_bytes(), plan.as_bytes(), call.as_bytes(), stdin];

@@ -1,4 +1,4 @@
-//! Computes a digest of everything outside of a script that its result depends on: the interpreter, its libraries, the
+//! Computes a digest of the environment on which the result of a script depends: the interpreter, its libraries, the
 //! installed packages, the sandbox and the machine. The digest is cached. It changes at once when something is
 //! installed, and within 20 seconds when another file changes. This module never reads the content of modules, only
 //! their metadata.
@@ -28,14 +28,15 @@ const LISTING_SHARE: u32 = 50;
 /// The maximum number of entries that are listed below a path. A usual environment has 20,000 entries.
 const ENTRIES_MAX: usize = 500_000;
 
-/// The maximum number of cached environments. A server has one environment, and eight more if scripts list packages.
+/// The maximum number of cached environments. A server has one environment for all scripts, and up to eight
+/// environments with the packages that single scripts require.
 const ENVIRONMENTS_MAX: usize = 16;
 
 /// The folder of compiled modules. It is not listed, because it changes without a change of a package.
 const COMPILED: &str = "__pycache__";
 
-/// The folders of packages in the folder of the standard library. If scripts can import these packages, the folders
-/// are listed as folders of packages.
+/// The names of subfolders of the standard library that contain installed packages. [`Listing::Library`] skips them. If
+/// scripts can import these packages, [`Listing::Packages`] lists them.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 /// The digest of an environment. Two equal digests belong to equal environments.
@@ -50,7 +51,7 @@ pub(crate) struct NoDigest;
 pub(crate) struct EnvironmentDigests {
     environment: Arc<EnvironmentCache>,
     known: Mutex<BTreeMap<Place, Known>>,
-    /// Held while files are listed, so that calls at the same time list them once.
+    /// Locked while files are listed, so that concurrent calls list the files only once.
     listing: Mutex<()>,
 }
 
@@ -92,8 +93,8 @@ impl EnvironmentDigests {
         Self { environment, ..Self::default() }
     }
 
-    /// Returns the cached digest, if it has not expired and nothing was installed since. Reads only the metadata of a
-    /// few paths.
+    /// Returns the cached digest. `None` if the digest has expired, or if something was installed after the digest was
+    /// cached. Reads only the metadata of a few paths.
     pub(crate) fn known(
         &self,
         surroundings: &Surroundings,
@@ -168,8 +169,8 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     Ok(Sha256::digest(serde_json::to_vec(&facts)?).into())
 }
 
-/// Returns a digest of the metadata of this process's program. On Linux, this is the running program even if its file
-/// was replaced.
+/// Returns a digest of the metadata of this process's program file. On Linux, uses the file that is running, even if a
+/// newer file was installed at the same path.
 fn own_program() -> io::Result<[u8; 32]> {
     let file =
         if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { env::current_exe()? };
@@ -190,7 +191,7 @@ enum Listing {
     Packages,
     /// All files and folders, except compiled modules and packages.
     Library,
-    /// All folders. The metadata of a folder changes when a file in it is replaced.
+    /// Only folders. If a file is replaced, the metadata of the file's folder changes.
     Folders,
 }
 
@@ -323,7 +324,7 @@ mod tests {
         all.push(digest_of(&of));
         fs::write(&of.own[1], "other libc").unwrap();
         all.push(digest_of(&of));
-        // Adds a library that scripts may load later, and a time zone.
+        // Adds a shared library that a script could load, and a time zone.
         fs::write(of.own[1].with_file_name("libssl.so.3"), "").unwrap();
         all.push(digest_of(&of));
         fs::create_dir_all(of.readable[1].join("America")).unwrap();

@@ -33,15 +33,16 @@ pub(crate) enum FindError {
          ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
     )]
     InWorkspace(Unusable),
-    /// Another user can change the environment that contains the interpreter, and could have put code into it.
+    /// Another user can change the environment that contains the interpreter. So the environment may contain code of
+    /// that user.
     #[error(
         "the environment of `qwed-mcp env create` can be changed by others than the server's user, \
          so \
          it is not used; ask the admin to look at the server's log"
     )]
     EnvironmentUnprotected(Unusable),
-    /// The environment that contains the interpreter was changed. Probing the interpreter would run code that does not
-    /// belong to its Python.
+    /// The environment that contains the interpreter was changed after it was made. Probing the interpreter could run
+    /// code that is not part of Python.
     #[error(
         "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask \
          the admin to \
@@ -107,13 +108,13 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct InterpreterFinder {
     configured: Option<OsString>,
-    /// The environments of `qwed-mcp env create`; `None` if the server has no data folder. Its folder also contains the
-    /// environments for packages of scripts.
+    /// The environments of `qwed-mcp env create`, and the environments with packages for single scripts. `None` if the
+    /// server has no data folder.
     environments: Option<Environments>,
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
     found: OnceCell<Found>,
-    /// The candidates of the last failed search, as they were logged. They are not logged again.
+    /// The logged text about the candidates of the last failed search. An equal text is not logged again.
     logged: Mutex<String>,
 }
 
@@ -193,7 +194,7 @@ impl InterpreterFinder {
                     let made = made.take_if(|_| matches!(source, Source::Made(_)));
                     return Ok(Found { interpreter, source, passed_over, _in_use: made.or(held) });
                 }
-                // The search ends here. With the next candidate, tests would run without the packages that they need.
+                // Ends the search. The next candidate would not have the packages that the tests in the workspace need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
                     return Err(FindError::InWorkspace(unusable));
                 }
@@ -250,7 +251,7 @@ fn newest_environment(environments: Option<&Environments>) -> Result<Option<InUs
     environments.map_or(Ok(None), Environments::newest).map_err(|unusable| not_used(&unusable))
 }
 
-/// Returns the error for an environment that must not be started. The log has the details.
+/// Returns the error for an environment that must not be used. The log has the details.
 fn not_used(environment: &UnusableEnvironment) -> FindError {
     let (UnusableEnvironment::Unprotected { path, .. } | UnusableEnvironment::Changed { path, .. }) =
         environment;
@@ -261,9 +262,9 @@ fn not_used(environment: &UnusableEnvironment) -> FindError {
     }
 }
 
-/// Returns the interpreter of the virtual environment that contains this program, after resolving symlinks to the
-/// program. `None` if the program is not in a virtual environment: a Python next to a program in `/usr/bin` is the
-/// system's Python, and was not installed for this program.
+/// Returns the interpreter of the virtual environment in which this program is installed. Resolves symlinks to the
+/// program first. `None` if the program is not in a virtual environment. For example, the Python in `/usr/bin` is not
+/// used if the program is in `/usr/bin`.
 fn beside_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.canonicalize().ok()?;
     let folder = program.parent()?;

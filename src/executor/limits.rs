@@ -11,12 +11,13 @@ use super::turns::JOBS_AT_ONCE_MAX;
 /// a truncated stream does not count.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The timeout of the wait for a run to end. After this time, an error is returned, and the attempts to kill the run
-/// continue. A run usually ends within milliseconds, unless the machine is out of memory or CPU.
+/// The maximum time to wait until a killed run has ended. After this time, an error is returned, and the attempts to
+/// kill the run continue. A killed run usually ends within milliseconds, unless the machine is short of memory or CPU
+/// time.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(15);
 
-/// The maximum time to wait for the removal of an ended run's folder. The removal of many files takes longer, and then
-/// continues after the outcome is returned.
+/// The maximum time to wait for the removal of an ended run's folder. If the removal takes longer because of many
+/// files, it continues after the outcome is returned.
 pub(super) const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum time to wait for further output after every process of a run is dead. Only a process that is not a
@@ -36,8 +37,8 @@ pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause between a failed start of a fork server and the next attempt.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Returns the maximum number of concurrent runs of a server with these settings. Runs of tests have their own turns,
-/// so they add to the number of calls.
+/// Returns the maximum number of concurrent runs of a server with these settings. Calls, test runs and background jobs
+/// each have their own limit on concurrent runs. This function returns the sum.
 pub(super) fn runs_max(settings: &Settings) -> u64 {
     let calls = settings.sync_concurrency;
     let tests = if settings.policy.is_some() { calls } else { 0 };
@@ -46,7 +47,7 @@ pub(super) fn runs_max(settings: &Settings) -> u64 {
 }
 
 /// The CPU time that each process of a run gets in addition to the run's wall-clock time. A process with one thread
-/// does not reach this limit before the run times out. The limit ends processes that nothing watches any more.
+/// does not reach this limit before the run times out. The limit ends processes that no supervisor watches any more.
 const CPU_GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the CPU time limit, in seconds, of each process of a run with this timeout.

@@ -1,8 +1,9 @@
 //! The members of an object of a QWED package, as `python/members.py` sends them after a script has used the object
 //! wrongly: with an `AttributeError`, an `ImportError`, a `TypeError` or pydantic's `ValidationError`.
 //!
-//! A script that can write to the pipe can forge the list. So each line is bounded and printable, and the model sees
-//! the list only as a list of members.
+//! A script that can write to the pipe can forge the list, for example to give instructions to the model. As a
+//! protection, the size of the list is limited, its lines must be printable ASCII, and the model sees these lines under
+//! the heading "The members of".
 
 use serde::{Deserialize, Serialize};
 

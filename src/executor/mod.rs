@@ -121,7 +121,7 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// caller must poll the future until it completes, as for [`Executor::run`].
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran>;
 
-    /// Tests whether scripts can be contained in the way that the admin configured. Remembers a success, because the
+    /// Tests whether scripts can be confined in the way that the admin configured. Remembers a success, because the
     /// test takes as long as two short scripts. After a failure, the next call tests again.
     fn readiness(&self) -> BoxFuture<'_, Readiness>;
 
@@ -137,8 +137,8 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// value. Returns `None` if no script can run.
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>>;
 
-    /// Returns an executor for the interpreter that other settings select. The new executor starts a new interpreter
-    /// for each run. Its runs count towards the limits of this executor. Returns `None` if this executor supports only
+    /// Returns an executor for the interpreter that `_settings` selects. The returned executor starts a new interpreter
+    /// for each run. The runs of both executors share one set of limits. Returns `None` if this executor supports only
     /// one interpreter.
     fn with_interpreter(&self, _settings: &Settings) -> Option<Arc<dyn Executor>> {
         None
@@ -222,16 +222,18 @@ pub(crate) enum InReach {
 }
 
 impl Surroundings {
-    /// Returns the measures that apply to a run with this start. Addresses are fixed only if the start is the usual
-    /// start of this executor, because a fork has other addresses than a new interpreter.
+    /// Returns the measures that apply to a run with a cold or a warm start. A fork has other addresses than a new
+    /// interpreter. So only runs with the kind of start that this executor usually uses are assumed to have the same
+    /// addresses.
     pub(crate) fn measures(&self, start: Start) -> Option<Determinism> {
         let usual = if self.preload.is_empty() { Start::Cold } else { Start::Warm };
         let fixes = |it: Determinism| it.fixes_addresses && start == usual;
         self.determinism.map(|it| Determinism { fixes_addresses: fixes(it), ..it })
     }
 
-    /// Returns why scripts can read one of `files`, which are canonical paths; `None` if they can read none. For a
-    /// tier that does not protect files, returns the reason even if `files` is empty.
+    /// Returns the reason why scripts can read at least one of `files`; `None` if scripts can read none of them.
+    /// `files` are canonical paths. If the tier does not protect files, returns the tier as the reason, even if `files`
+    /// is empty.
     pub(crate) fn reach_of<'p>(
         &self,
         files: impl IntoIterator<Item = &'p PathBuf>,
@@ -241,7 +243,7 @@ impl Surroundings {
         }
         let files: Vec<&PathBuf> = files.into_iter().collect();
         let by_its_name = self.readable.iter().find_map(|path| {
-            // `UntrustedFolder::holds` also finds a file below another mount of the folder.
+            // `UntrustedFolder::holds` also detects a file that is reached through another mount of the folder.
             let folder = UntrustedFolder::new(path)?;
             let file = files.iter().find(|file| folder.holds(file))?;
             Some(InReach::Folder { file: (*file).clone(), folder: path.clone() })
@@ -265,7 +267,7 @@ pub(crate) type Ran = Result<Outcome, RunError>;
 pub(crate) type Readiness = Result<Option<Ready>, SandboxUnavailable>;
 
 /// A run of a project's own code, to test the project on this machine. The code may read the project's folders, start
-/// the interpreter again, and leave files behind. It always runs in a new interpreter, at tier 2 or better.
+/// the interpreter again, and leave files behind. The code always runs in a new interpreter, at tier 2 or better.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectRun {
     /// The Python source that starts the code.
@@ -304,7 +306,7 @@ pub(crate) enum RunError {
     /// The executor panicked, which is a defect.
     #[error("the executor stopped unexpectedly")]
     Panicked,
-    /// The supervisor ended without a report, because something killed it.
+    /// The supervisor ended without a report, because another process or the kernel killed the supervisor.
     #[error("the process that watches over the script was killed from outside")]
     SupervisorDied,
     /// The kernel does not end the processes of this run, although they were killed.

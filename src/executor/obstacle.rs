@@ -80,13 +80,13 @@ impl fmt::Display for SandboxUnavailable {
 /// The reason why a tier is unavailable. `Display` is for the admin, and contains paths.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum Obstacle {
-    /// The kernel's Landlock ABI is older than the tier needs.
+    /// The tier needs a newer Landlock ABI than the kernel has.
     #[error("Landlock ABI {needed} is needed, and this kernel has {}", describe_abi(*.present))]
     Landlock { needed: u8, present: u8 },
     /// The plan of the sandbox cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The folder for temporary files is not usable, and every run needs it.
+    /// The folder for temporary files, which every run needs, is not usable.
     #[error(transparent)]
     TemporaryFolder(#[from] TemporaryFolderError),
     /// A step of the launch failed.
@@ -123,8 +123,8 @@ impl Obstacle {
         }
     }
 
-    /// Returns the remedy for clients. It leaves out the steps that allow namespaces on a machine or in a container,
-    /// because they are long, and of no use to a model.
+    /// Returns the remedy for clients. If namespaces are unavailable, returns a short remedy without the admin's steps,
+    /// because the steps are long and a model cannot use them.
     fn remedy_for_clients(&self) -> Option<&'static str> {
         match self {
             Self::Launch(error) if error.is_without_namespaces() => {
@@ -155,8 +155,8 @@ impl Obstacle {
         matches!(self, Self::Plan(_) | Self::TemporaryFolder(_))
     }
 
-    /// Returns whether the obstacle is a feature that some kernels and containers are known to lack. Every other
-    /// obstacle is a fault. The admin must be informed if a fault lowers the tier.
+    /// Returns whether the obstacle is the lack of a feature that some kernels and containers are known not to have.
+    /// Every other obstacle is a fault. If a fault lowers the tier, the admin must be informed.
     pub(crate) fn is_expected(&self) -> bool {
         match self {
             Self::Launch(error) => error.is_without_namespaces(),
@@ -185,7 +185,7 @@ pub(crate) struct Ready {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepDown {
     pub(crate) reason: String,
-    /// Whether machines of this kind are known to lack the better tier.
+    /// Whether the cause is a missing feature that some kernels and containers are known to lack.
     pub(crate) is_expected: bool,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct OneShotExecutor {
     pub(super) groups: Arc<RunGroups>,
     /// Whether the pictures that scripts make are collected.
     pub(super) takes_pictures: bool,
-    /// The permits for removals of folders that continue in the background.
+    /// The permits to continue removing a run's folder in the background.
     removals: Arc<Semaphore>,
     /// The number of current runs, including runs that are about to start.
     runs: Arc<AtomicU64>,
@@ -55,11 +55,12 @@ pub(crate) struct OneShotExecutor {
     runs_max: u64,
     /// Locked while a supervisor starts, so that supervisors start one at a time.
     starts: Arc<Mutex<()>>,
-    /// The permits for runs that do not have their CPU weight yet ([`UNSETTLED_MAX`]).
+    /// The permits to run before the run has its CPU weight ([`UNSETTLED_MAX`]).
     unsettled: Arc<Semaphore>,
-    /// The modules of the fork servers that run scripts at tier 3; empty without fork servers.
+    /// The lists of modules that the fork servers load; empty if this server uses no fork servers. Fork servers run
+    /// only at tier 3.
     pub(super) preload: Vec<Vec<String>>,
-    /// The interpreter and the sandbox of scripts. The first request for them sets this field.
+    /// The interpreter and the sandbox of scripts. The first call of [`Executor::surroundings`] sets this field.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
 
@@ -77,16 +78,17 @@ fn scratch_place() -> PathBuf {
     std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
 }
 
-/// The maximum number of folder removals that continue after the outcome of their run.
+/// The maximum number of folders that are removed in the background, after the outcomes of their runs are returned.
 const REMOVALS_MAX: usize = 4;
 
-/// The maximum number of runs without a CPU weight, for each processor. The weight is a nice value that lowers a run's
-/// share of the processors. On kernels that share the processors between sessions, an ordinary user may set the nice
-/// values of only ten sessions per second (`sched(7)`). Until then, each run gets as much CPU time as this server.
+/// The maximum number of runs without a CPU weight, for each processor. The CPU weight is a nice value that lowers the
+/// run's share of CPU time. Until it is set, the run gets as much CPU time as this server. Some kernels divide CPU time
+/// between sessions. On these kernels, an ordinary user may change the nice values of only ten sessions per second
+/// (`sched(7)`).
 const UNSETTLED_MAX: usize = 4;
 
-/// The maximum time for which a run waits until earlier runs have their CPU weights. Other users of the machine may
-/// use up the ten changes per second.
+/// The maximum time for which a run waits until earlier runs have their CPU weights. The wait has a limit, because
+/// other users of the machine may use up the kernel's rate limit for nice values.
 const UNSETTLED_PATIENCE: Duration = Duration::from_secs(10);
 
 fn unsettled_max() -> usize {
@@ -119,8 +121,9 @@ impl OneShotExecutor {
         CountedRun(Arc::clone(&self.runs))
     }
 
-    /// Waits until another run may start without its CPU weight. The permit is dropped when the run has its weight.
-    /// Returns `None` after [`UNSETTLED_PATIENCE`]. The run then starts without a permit.
+    /// Waits for a permit to start a run. The permits limit the number of runs that do not have their CPU weights yet.
+    /// Drop the permit when the run has its CPU weight. Returns `None` after [`UNSETTLED_PATIENCE`]. The run then
+    /// starts without a permit.
     pub(super) async fn unsettled(&self) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.unsettled).acquire_owned();
         timeout(UNSETTLED_PATIENCE, permit).await.ok()?.ok()
@@ -134,13 +137,14 @@ impl OneShotExecutor {
 
     /// Returns the containment of scripts. The first call finds it.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
-        // This search must come before the start of any process. A later search would have to move that process.
+        // Finds the control group before any process is started. A later search would have to move the started
+        // processes.
         self.groups.find().await;
         self.supervisors.sweep_once();
         Box::pin(self.containment.get(self)).await
     }
 
-    /// Returns the interpreter for scripts, even if scripts cannot be contained.
+    /// Returns the interpreter for scripts, even if scripts cannot be confined.
     pub(super) async fn found(&self) -> Result<&Found, FindError> {
         self.groups.find().await;
         self.containment.finder.found().await
@@ -173,7 +177,8 @@ impl OneShotExecutor {
         let group = self.groups.order(&contained.plan_for(limits));
         let run = self.supervise_in(contained, given, limits, cancel, echo, group).await;
         match run {
-            // Nothing was started, so the run can begin again without a control group. It still has its other limits.
+            // No process was started, so a second attempt without a control group is possible. All other limits still
+            // apply to the run.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
                 self.groups.pause(&error.to_string());
                 self.supervise_in(contained, given, limits, cancel, echo, None).await
@@ -182,7 +187,7 @@ impl OneShotExecutor {
         }
     }
 
-    /// Supervises one run, in the control group `group` if there is one.
+    /// Supervises one run. `group` is the control group for the run, if it has one.
     async fn supervise_in(
         &self,
         contained: &Contained,
@@ -204,7 +209,8 @@ impl OneShotExecutor {
                 permit
             }
         };
-        // Supervisors start one at a time, because each start is slow on a busy machine and sixty runs may be waiting.
+        // Supervisors start one at a time. Otherwise sixty runs that start together would slow each other down on a
+        // busy machine.
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
@@ -224,7 +230,8 @@ impl OneShotExecutor {
         let supervised = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
         let mut supervised = supervised.map_err(RunError::StartSupervisor)?;
-        // If the run has ended and the timeout has expired, the end counts, because this server may notice both late.
+        // If this server notices late that the run has ended, the timeout may also have expired. `biased` makes the end
+        // of the run take precedence over the timeout.
         let cause = tokio::select! {
             biased;
             cause = supervised.follow(&message) => cause,
@@ -235,7 +242,8 @@ impl OneShotExecutor {
         let Supervised { supervisor, listed, stdout, stderr, side_channel, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
-        // A supervisor removes the folder of its run before it ends. A supervisor without a folder has ended by now.
+        // Waits until the supervisor has removed the run's folder. This does not delay runs without a folder, because
+        // their supervisors have already ended.
         self.wait_for_removal(supervisor, listed).await;
         let (is_starved, has_slept) = if let Report::Killed { is_starved, has_slept } = report
             && cause == Cause::TimedOut
@@ -298,7 +306,8 @@ impl OneShotExecutor {
     }
 
     /// Waits until a supervisor has removed the folder of its run. A long removal continues in the background, unless
-    /// [`REMOVALS_MAX`] removals already do so. This limit keeps disks from filling up.
+    /// [`REMOVALS_MAX`] removals already run in the background. Without this limit, scripts could fill the disk faster
+    /// than their folders are removed.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);
@@ -430,11 +439,12 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
         (Cause::Reported | Cause::Capped, Report::OutOfMemory | Report::TooManyPipes) => {
             Ok(Ending::OutOfMemory)
         }
-        // A script with too much output counts as killed, even if it ended by itself at that moment.
+        // A script with too much output is reported as killed, even if it ended by itself at that moment.
         (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
             Ok(Ending::Exited(code))
         }
-        // `Killed` without an exceeded limit means that the supervisor received a signal to end, and killed the run.
+        // `Killed` without an exceeded limit means that the supervisor received a signal to end. The supervisor then
+        // killed the run.
         (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed { .. }) => {
             Ok(Ending::Exited(Ending::KILLED))
         }

@@ -1,10 +1,10 @@
 //! Kills the processes of a run after its supervisor was killed. This is the second line of defence.
 //!
-//! If the kernel can prevent it, no process of a run can signal its supervisor. But an administrator of the machine
-//! can kill a supervisor, and so can the kernel when memory runs out. A run in namespaces then ends with its process
-//! 1, and a run of a single process ends with its supervisor. The processes of all other runs become children of the
-//! server, because the server is a child subreaper (`prctl(2)`). This module finds and kills these orphans. It never
-//! kills children that the server started for itself.
+//! On kernels that support it, the sandbox prevents a run from sending signals to its supervisor. But an administrator
+//! of the machine can kill a supervisor, and so can the kernel when memory runs out. If the run has namespaces or only
+//! one process, the kernel then ends the run. The processes of all other runs become children of the server, because
+//! the server is a child subreaper (`prctl(2)`). This module finds and kills these orphans. It never kills children
+//! that the server started for itself.
 
 pub(crate) use platform::{adopt, kill};
 
@@ -19,9 +19,9 @@ mod platform {
 
     use crate::sandbox::process_tree;
 
-    /// The wait before the first repetition of a kill. Each further wait is twice as long.
+    /// The pause after the first attempt to kill the orphans. Each further pause is twice as long.
     const ROUND: Duration = Duration::from_millis(1);
-    /// The maximum wait before a kill is repeated.
+    /// The maximum pause between two attempts.
     const ROUND_MAX: Duration = Duration::from_millis(200);
 
     /// Makes this process the new parent of all orphans among its descendants. Call this in the server's own process
@@ -30,8 +30,9 @@ mod platform {
         Ok(prctl::set_child_subreaper(true)?)
     }
 
-    /// Kills children of this process, with all their descendants, until none are left. Spares the `supervisors`, and
-    /// the children in this process's own session, which the server started for itself.
+    /// Kills the orphans among the children of this process, with all their descendants, until no orphan is left. The
+    /// `supervisors` are not orphans. Children in this process's own session are not orphans either, because the server
+    /// started them for itself.
     pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
         // Only a subreaper gets orphans. In any other process, the children belong to other code and must not be
         // killed.

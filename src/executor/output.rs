@@ -29,8 +29,8 @@ pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
     rest
 }
 
-/// The state of reading one stream. It is separate from the future that reads, so that reading can continue after that
-/// future is dropped.
+/// The state of reading one stream. The state is not part of the future that reads, so that reading can continue after
+/// the future is dropped.
 #[derive(Debug)]
 pub(super) struct Capture<R> {
     stream: R,
@@ -204,7 +204,7 @@ mod tests {
             (b" a \n b \x0b\x0c", b" a \n b"),
             ("a\u{a0}\u{2003}\u{3000} ".as_bytes(), b"a"),
             (b"\xff\xc2\xa0", b"\xff"),
-            // A part of a white-space character is not white space.
+            // An incomplete UTF-8 sequence is not white space.
             (b"a\xa0", b"a\xa0"),
             (b"a\x80\x83", b"a\x80\x83"),
         ] {

@@ -1,5 +1,5 @@
-//! Detects changes in the folders from which a fork server has loaded its modules. After a change, a new interpreter
-//! would load other modules.
+//! Detects changes in the folders from which a fork server has loaded its modules. After a change, the fork server is
+//! outdated, because a new interpreter would load other modules.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,17 +15,17 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct PackageFolders {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The untrusted folder at the time when the modules were loaded, and the lookup of its current path. No module
-    /// was loaded from the untrusted folder.
+    /// The untrusted folder at the time when the modules were loaded, and the function that looks up its current path.
+    /// No module was loaded from the untrusted folder.
     untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,
 }
 
 impl PackageFolders {
-    /// Records the folders of a plan. Must be called before modules are loaded, so that a change during loading is
-    /// detected. Returns `None` if modules could be loaded from the `untrusted` folder, and an error if the location of
-    /// that folder is unknown.
+    /// Saves the folders that scripts can read under `plan`, with the times of their last changes. Must be called
+    /// before modules are loaded, so that a change during loading is detected. Returns `None` if modules could be
+    /// loaded from the `untrusted` folder, and an error if the location of that folder is unknown.
     pub(super) fn of(plan: &Plan, untrusted: &Untrusted) -> Result<Option<Self>, String> {
         let folder = untrusted.folder()?;
         let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));

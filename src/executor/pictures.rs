@@ -38,8 +38,8 @@ const LABEL_BYTES_MAX: usize = 24;
 /// The name of a picture without a usable label.
 const NO_LABEL: &str = "A picture";
 
-/// The maximum size that a frame may state for a picture that is too large, in bytes: 4 bytes for each pixel, and the
-/// filters of the rows.
+/// The maximum size in a frame about a picture that is too large, in bytes. A larger number is forged, because a
+/// picture has at most 4 bytes for each pixel and one byte for each row.
 const TOO_LARGE_BYTES_MAX: u64 = 65 * 1024 * 1024;
 
 /// The maximum number in [`LeftOut::TooMany`].
@@ -59,7 +59,7 @@ pub(crate) struct Pictures {
 /// A PNG that this server encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Picture {
-    /// The PNG itself. It is stored separately, because the other fields are stored as text.
+    /// The bytes of the PNG. They are stored separately, because the other fields are stored as text.
     #[serde(skip)]
     pub(crate) png: Vec<u8>,
     pub(crate) width: u32,
@@ -84,8 +84,8 @@ impl Pictures {
     /// to a few hundred milliseconds.
     pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
-        // Counts invalid pictures too, because two kilobytes of an invalid picture can take as long to decode as any
-        // picture.
+        // The number of pictures that were decoded, including invalid pictures. Invalid pictures count, because an
+        // invalid picture of two kilobytes can take as long to decode as the largest valid picture.
         let mut decoded = 0;
         for (kind, content) in frames(bytes) {
             match kind {
@@ -146,8 +146,8 @@ impl Pictures {
         self.leave_out(LeftOut::TooLarge { label, bytes });
     }
 
-    /// Records a picture that is left out: one entry for each picture that is too large, and one entry for each other
-    /// reason.
+    /// Adds an entry for a picture that is left out. Each picture that is too large has its own entry. All other
+    /// pictures with the same reason share one entry.
     fn leave_out(&mut self, left_out: LeftOut) {
         let total = |count: u32, more: u32| count.saturating_add(more).min(TOO_MANY_MAX);
         match left_out {

@@ -23,14 +23,14 @@ const VERSION_MIN: (u32, u32) = (3, 8);
 
 /// The Python script that the interpreter runs for the probe. It prints facts about the interpreter and the paths that
 /// scripts read. It also compiles [`BOOTSTRAP`], [`FORK_SERVER`] and [`ENTRY`]. The interpreter's path is
-/// `sys.executable`. If the candidate is the shim of a version manager, that is the real program. In a virtual
-/// environment, it is the environment's own symlink.
+/// `sys.executable`. For the shim of a version manager, `sys.executable` is the path of the real program. For a virtual
+/// environment, it is the path of the symlink in the environment.
 const PROBE: &str = include_str!("python/probe.py");
 
-/// The prefixes of environment variables that the probe does not get. The server's own variables include tokens. With
-/// Python's variables, code on `PYTHONPATH` would run outside of the sandbox, also in a shim that is written in Python.
-/// The dynamic loader's variables are withheld from scripts too. The other variables would make a shim in another
-/// language run other code first.
+/// The prefixes of environment variables that the probe does not get. The server's own variables include tokens.
+/// Python's variables could make the candidate, or a shim that is written in Python, run code outside of the sandbox.
+/// The dynamic loader's variables could do the same. Scripts do not get them either. The other variables could make a
+/// shim in another language run other code first.
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
@@ -106,8 +106,9 @@ const FORWARDED_VARIABLES: [&str; 2] = [PATH, PYTHON_PATH];
 const PATH: &str = "PATH";
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// The variables that set the number of threads of the libraries below `NumPy`. The number is 1. With one thread, a
-/// result does not depend on the number of cores, and a large machine does not use up the threads that a run may have.
+/// The variables that set the number of threads of the numerical libraries that `NumPy` uses. All of them are set to 1,
+/// so that a result does not depend on the number of cores. On a machine with many cores, more threads could exceed the
+/// run's limit on processes and threads.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 /// The variable with the seed of Python's hashes, which decide the order of a set of strings. The seed is fixed, so
@@ -237,8 +238,8 @@ pub(super) async fn probe(
         return Err(unusable(ProbeError::InWorkspace));
     }
     let mut command = Command::new(&program);
-    // `-I` keeps the current folder and PYTHONPATH from changing the answer. `-S` keeps installed packages from
-    // changing it.
+    // With `-I`, Python ignores the current folder and PYTHONPATH. With `-S`, Python does not run code of installed
+    // packages.
     command.args(["-I", "-S", "-W", "ignore", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
     if HAS_SEATBELT {
         command.arg(ENTRY);
@@ -248,7 +249,7 @@ pub(super) async fn probe(
         WITHHELD_PREFIXES.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
             || untrusted.is_some_and(|untrusted| name != PATH && untrusted.is_named_in(value))
     };
-    // All other variables are kept, because a version manager's shim may need them.
+    // Removes only the withheld variables, because a version manager's shim may need the others.
     for (name, _) in std::env::vars_os().filter(|(name, value)| is_withheld(name, value)) {
         command.env_remove(name);
     }

@@ -1,5 +1,5 @@
 //! Makes the sandbox for a project, which has more rights than a script. Refuses a project if its readable paths
-//! overlap the server's data folder, or if the interpreter is in its workspace.
+//! overlap the server's data folder, or if the interpreter is in the project's workspace.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -36,7 +36,7 @@ impl Contained {
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
             .map_err(|error| NotForProject::of(&error, &project.workspace))?;
-        // Environments are below the closed folder, but scripts and tests must be able to read them.
+        // Virtual environments are in the closed folder, but scripts and tests must be able to read them.
         let environments = project.closed.join(environments::FOLDER);
         let is_open = |path: &PathBuf| {
             let is_within = path.starts_with(&project.closed) && !path.starts_with(&environments);
@@ -62,7 +62,7 @@ impl Contained {
     }
 }
 
-/// The reason why a project cannot be contained. It contains no path, because clients see it.
+/// The reason why a project cannot be confined. The text contains no path, because clients see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum NotForProject {
     /// The tier does not confine the project to its own files.

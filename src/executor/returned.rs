@@ -19,8 +19,8 @@ pub(super) const ENCODED_BYTES_MAX: usize = 2 * JSON_BYTES_MAX;
 /// section 6).
 const INTEGER_MAX: u128 = 1 << 53;
 
-/// The maximum number of hexadecimal digits of an integer. By default, Python reads integers of at most 4300 decimal
-/// digits.
+/// The maximum number of hexadecimal digits of an integer. Such an integer has at most 4300 decimal digits, which is
+/// Python's default limit for reading integers.
 const DIGITS_MAX: usize = 3571;
 
 /// The key of the object that stands for an integer above [`INTEGER_MAX`]. Its value is the integer in decimal digits.

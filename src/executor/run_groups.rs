@@ -1,9 +1,9 @@
 //! The control groups of runs, and the limit on a run's memory.
 //!
 //! A control group with a memory limit counts all memory that the kernel uses for a run, at every moment. No other
-//! mechanism can do this. The watch in the sandbox's `memory` module runs as well, because it enforces the documented
-//! limit. The limit of a group is higher than the documented limit, because a group also counts the files of the
-//! scratch folder. If no group with a memory limit is available, the watch is the only limit.
+//! mechanism can do this. The watch in the sandbox's `memory` module runs as well, because only the watch enforces the
+//! documented limit. The limit of a group is higher than the documented limit, because a group also counts the files of
+//! the scratch folder. If no group with a memory limit is available, the watch is the only limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(crate) enum MemoryBound {
     /// A watch that takes samples. It runs in the supervisor of a cold run, and in the server for warm runs.
     #[serde(rename = "watch")]
     Watch,
-    /// The kernel of macOS. It limits the memory that the process has written to.
+    /// The kernel of macOS, which limits the memory that the process has written to.
     #[serde(rename = "footprint")]
     Footprint,
 }
@@ -64,8 +64,8 @@ pub(super) struct RunGroups {
 }
 
 impl RunGroups {
-    /// Creates the control groups of a server. `is_absent` skips the search. Tests set it to act as a machine without
-    /// groups.
+    /// Creates the control groups of a server. If `is_absent` is true, runs have no control groups, as on a machine
+    /// without control groups. Only tests set `is_absent`.
     pub(super) fn new(is_absent: bool) -> Self {
         let groups = Self::default();
         if is_absent {
@@ -81,7 +81,7 @@ impl RunGroups {
             return;
         }
         let found = Arc::clone(&self.found);
-        // Of two searches at the same time, the second waits for the result of the first.
+        // If two calls search at the same time, the second call waits for the result of the first.
         let search = spawn_blocking(move || {
             found.get_or_init(|| ControlGroups::find().map_err(|reason| reason.to_string()));
         });
@@ -89,7 +89,8 @@ impl RunGroups {
         let _ = search.await;
     }
 
-    /// Describes the controllers of the runs' control groups, or returns the reason why they do not limit memory.
+    /// Describes the control groups that limit the memory of runs. Returns an error with the reason if no control group
+    /// limits memory.
     pub(super) fn describe(&self) -> Result<String, String> {
         if let Some((_, reason)) = &*self.paused() {
             return Err(reason.clone());
@@ -101,8 +102,8 @@ impl RunGroups {
         }
     }
 
-    /// Returns the order for the control group of a run under `plan`. `None` if no group is available, or if a group is
-    /// not useful to the run.
+    /// Returns the instructions for the control group of a run under `plan`. `None` if no group is available, or if the
+    /// run needs none.
     pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
         let groups = self.found.get()?.as_ref().ok()?;
         if self.paused().is_some() { None } else { order(groups, plan) }
@@ -152,8 +153,8 @@ impl RunGroups {
         }
     }
 
-    /// Removes the groups in which all processes have ended. Restores the control group in which the groups were made
-    /// to its original state. Must be called after the last run has ended.
+    /// Removes the groups in which all processes have ended. Then restores the original state of their parent group.
+    /// Must be called after the last run has ended.
     pub(super) fn close(&self) {
         self.remove_ended();
         if let Some(Ok(groups)) = self.found.get() {
@@ -170,8 +171,9 @@ impl RunGroups {
     }
 }
 
-/// Returns the order for the control group of a run; `None` if the run needs none. Entering a group takes milliseconds.
-/// So a run gets a group only if the group limits memory, or if nothing else can end all processes of the run at once.
+/// Returns the instructions for the control group of a run; `None` if the run needs none. Entering a group takes
+/// milliseconds. So a run gets a group only if the group limits memory, or if nothing else can end all processes of the
+/// run at once.
 fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
     let ends_at_once =
         plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;

@@ -51,7 +51,7 @@ pub(super) struct Supervised {
     to_supervisor: Option<OwnedWriteHalf>,
     from_supervisor: OwnedReadHalf,
     report: Vec<u8>,
-    /// The permit to run without a CPU weight. Dropped when the run has its CPU weight, or has ended.
+    /// The permit to run before the run has its CPU weight. Dropped when the run has its CPU weight, or has ended.
     unsettled: Option<OwnedSemaphorePermit>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,

@@ -42,7 +42,8 @@ impl Supervisors {
         }
     }
 
-    /// Returns an error while an earlier run does not end although it was killed. A new run must not start then.
+    /// Returns an error if an earlier run was killed but has not ended. A new run must not start until all killed runs
+    /// have ended.
     pub(super) fn require_ended(&self) -> Result<(), RunError> {
         match self.unended.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -63,7 +64,8 @@ impl Supervisors {
     }
 
     /// Removes the remains of earlier servers and killed supervisors from the temporary folder. A separate process does
-    /// this, because it takes on the rights of each folder's owner.
+    /// this. If it is root, it takes the rights of each folder's owner for the removal, and this server must keep its
+    /// own rights.
     pub(super) async fn sweep() {
         let swept = own_binary().and_then(|program| {
             Command::new(program)
@@ -91,14 +93,14 @@ impl Supervisors {
     pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
-        // The supervisor stays in the session of this process until it receives its order. So it does not count as an
-        // orphan before its PID is in `pids`.
+        // Until the supervisor receives its order, it is in the same session as this server. `orphans::kill` spares
+        // processes in this session. So it cannot kill the supervisor before the PID is in `pids`.
         self.lock().extend(pid);
         Ok((supervisor, Listed { pid, supervisors: self.clone() }))
     }
 }
 
-/// A run that counts as unended for as long as this value lives.
+/// Counts a run as not ended for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Unended(Arc<AtomicUsize>);
 
@@ -144,7 +146,8 @@ fn own_binary() -> std::io::Result<PathBuf> {
         // This path leads to the running program, even after its file was replaced by a newer version.
         return Ok(Path::new("/proc/self/exe").to_owned());
     }
-    // On some systems, `current_exe` fails if /proc is missing. Then the path by which the program was started is used.
+    // On some systems, `current_exe` fails if /proc is missing. Then this function returns the path by which the
+    // program was started.
     let started_as = std::env::args_os().next().map(PathBuf::from);
     std::env::current_exe()
         .or_else(|error| started_as.filter(|path| path.is_absolute()).ok_or(error))

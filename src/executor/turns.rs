@@ -1,8 +1,9 @@
-//! Gives turns to runs, in a fair order between users. The runs of one user get their turns in the order of their
-//! calls.
+//! Decides which waiting call may start its run next. A turn is the right to start a run now. Turns are given in a fair
+//! order between users. The runs of one user start in the order of their calls.
 //!
-//! All runs of a process wait in one queue. Each kind of run has a lane with its own capacity. The next user in a lane
-//! depends on the runs of each user in all lanes. This module never starts a run or ends one.
+//! All runs of a process wait in one queue. A lane is a kind of run with its own limit on concurrent runs. The choice
+//! of the next user in a lane depends on the number of runs that each user has in all lanes. This module never starts
+//! or ends a run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,14 +23,15 @@ const PRESENCE: Duration = Duration::from_secs(60);
 /// The maximum number of concurrent background jobs. More jobs would only slow each other down.
 pub(crate) const JOBS_AT_ONCE_MAX: usize = 5;
 
-/// A kind of run that has its own turns.
+/// A kind of run with its own limit on concurrent runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Scripts that a caller waits for.
     Calls,
     /// Background jobs in memory.
     Jobs,
-    /// Background jobs in the database. They never wait here, because the database has already given them their turns.
+    /// Background jobs in the database. They never wait in this queue, because they have already waited in the
+    /// database.
     SharedJobs,
     /// Runs of the governed tools.
     Tests,
@@ -67,10 +69,11 @@ impl<T> PerLane<T> {
 
 /// The queue of all runs of a process. Each lane has a limit on concurrent runs. Runs above the limit wait.
 ///
-/// The next turn of a lane goes to the user with the fewest runs in all lanes. Among users with equally many runs, it
-/// goes to the user with the earliest last turn. A user may have all turns of a lane while no other user is present.
-/// While other users are present, a user with its share or more gets a turn only if a share of the turns stays free.
-/// Running scripts are not stopped for other users, so turns must be free when another user comes.
+/// The next turn of a lane goes to the user with the fewest runs in all lanes. Among users with equally many runs, the
+/// turn goes to the user that has been without a new turn for the longest time. While no other user is present, a user
+/// may have all turns of a lane. While other users are present, a user that already has its share of the turns gets
+/// another turn only if at least one share stays free. This reserve is necessary, because running scripts are not
+/// stopped for a new user.
 #[derive(Debug)]
 pub(crate) struct Turns {
     queue: Arc<Queue>,
@@ -82,7 +85,7 @@ pub(crate) struct Turns {
 
 #[derive(Debug)]
 struct Queue {
-    /// The number of turns of each lane.
+    /// The maximum number of concurrent runs in each lane.
     capacity: PerLane<usize>,
     share: Share,
     state: Mutex<State>,
@@ -91,7 +94,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     running: PerLane<usize>,
-    /// The number of calls and of given turns so far. It shows which came first.
+    /// A counter that increases with each new call and with each given turn. Its values show the order of these events.
     count: u64,
     /// The users with a run or a waiting call, now or within the last [`PRESENCE`]. All callers without a name count
     /// as one user.
@@ -101,7 +104,7 @@ struct State {
 #[derive(Debug, Default)]
 struct User {
     lanes: PerLane<Place>,
-    /// The value of `State::count` at the user's last turn, in any lane.
+    /// The value of [`State::count`] when the user got its last turn, in any lane.
     last: u64,
 }
 
@@ -109,7 +112,8 @@ struct User {
 #[derive(Debug, Default)]
 struct Place {
     running: usize,
-    /// For each waiting call: its value of `State::count`, and the channel for its turn.
+    /// For each waiting call: the value of [`State::count`] when the call arrived, and the channel that receives the
+    /// turn.
     waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
     seen: Option<Instant>,
 }
@@ -129,8 +133,8 @@ impl Turns {
         Self::new([at_once, JOBS_AT_ONCE_MAX, at_once], settings.user_share)
     }
 
-    /// Creates a queue for these maximum numbers of concurrent calls, jobs in memory and test runs. `share` is the part
-    /// of each number that one user has.
+    /// Creates a queue with these maximum numbers of concurrent calls, jobs in memory and test runs. `share` is each
+    /// user's share of these numbers.
     pub(crate) fn new([calls, jobs, tests]: [usize; 3], share: Share) -> Self {
         let capacity = PerLane([calls, jobs, usize::MAX, tests]);
         Self {
@@ -146,7 +150,7 @@ impl Turns {
         self.replies.room_for(user, bytes).await
     }
 
-    /// Returns a turn at once; `None` if no turn is free for the user now.
+    /// Returns a turn without waiting; `None` if no turn is free for the user now.
     pub(crate) fn take_at_once(&self, lane: Lane, user: Option<&str>) -> Option<Turn> {
         let turn = self.queue.ask(lane, user).ok()?;
         count_wait(lane, Duration::ZERO);
@@ -163,8 +167,8 @@ impl Turns {
         self.waiting.of(lane).load(Ordering::Relaxed)
     }
 
-    /// Waits until the limit on unread replies allows another reply to a user, as [`Turns::take`] does. Used for a
-    /// reply that needs no run.
+    /// Waits until the limit on unread replies allows another reply to a user. [`Turns::take`] includes this wait.
+    /// Callers use this function for a reply that needs no run.
     pub(crate) async fn room_opens(
         &self,
         lane: Lane,
@@ -198,10 +202,11 @@ impl Turns {
             }
             let turn = match self.queue.ask(lane, user) {
                 Ok(turn) => turn,
-                // A turn that arrives after the wait was given up is dropped, and goes to the next call.
+                // If the wait is cancelled, a turn that arrives later is dropped. Dropping the turn gives it to the
+                // next call.
                 Err(turn) => cancel.run_until_cancelled(turn).await?.ok()?,
             };
-            // During the wait for the turn, earlier runs may have ended, and their replies may have reached the limit.
+            // Earlier runs may have ended during the wait for the turn. Then their replies may have reached the limit.
             if !needs_room || self.replies.is_open(user) {
                 return Some(turn);
             }
@@ -229,7 +234,7 @@ impl Queue {
         receiver.try_recv().map_err(|_| receiver)
     }
 
-    /// Gives turns to the calls that wait in a lane, while turns are free for them.
+    /// Gives free turns of a lane to waiting calls, until no turn is free or no call waits.
     fn give_turns(self: &Arc<Self>, lane: Lane) {
         loop {
             let next = self.next(lane);
@@ -266,9 +271,9 @@ impl State {
         place.waiting.push_back((self.count, sender));
     }
 
-    /// Chooses the waiting call that gets the next turn of a lane, and counts its run. `free` is the number of free
-    /// turns of the lane, and `share` is the number of turns in a user's share. Returns the call's user and its
-    /// channel.
+    /// Chooses the waiting call that gets the next turn of a lane, and counts the call's run. `free` is the number of
+    /// free turns of the lane, and `share` is the number of turns in a user's share. Returns the call's user, and the
+    /// channel that receives the turn.
     fn next(
         &mut self,
         lane: Lane,
@@ -280,7 +285,7 @@ impl State {
             user.lanes.of_mut(lane).waiting.retain(|(_, sender)| !sender.is_closed());
         }
         let places = self.users.values().map(|user| user.lanes.of(lane));
-        // The waiting user counts as present too. So that user is alone if only one user is present.
+        // The user with the waiting call counts as present too. So if only one user is present, this user is alone.
         let is_alone = places.filter(|place| place.is_present(now)).count() <= 1;
         let may_take =
             |place: &Place| free > 0 && (place.running < share || is_alone || free > share);
@@ -479,7 +484,7 @@ mod tests {
         let mut first = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         let mut second = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
-        // The turn goes to the first call, which is dropped before it takes the turn.
+        // The turn is given to the first call. The first call is dropped before it receives the turn.
         drop(turn);
         drop(first);
         assert!(second.now_or_never().flatten().is_some());

@@ -1,8 +1,9 @@
-//! Checks that a program runs no code of the workspace outside of the sandbox.
+//! Checks that a program outside of the sandbox runs no code from the workspace.
 //!
-//! Models write the tests in the workspace of the governed tools. They may also write other files there: an
-//! interpreter, a file that a `.pth` file names, or a module with the name `json`. So this module checks a program
-//! before it is started outside of the sandbox.
+//! The workspace is the project in which the governed tools, such as `run_pytest`, run tests. Models can write any file
+//! in this project: not only a test, but also an interpreter, a file that a `.pth` file names, or a module with the
+//! name `json`. A program that the server starts outside of the sandbox could run such a file. So this module checks
+//! the program before the start.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -22,8 +23,8 @@ const SCRIPTS_MAX: usize = 5;
 
 type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
 
-/// The lookup of the untrusted folder's current path. The path is not stored, because an admin may change it while the
-/// server runs.
+/// A function that looks up the current path of the untrusted folder. The path itself is not stored, because an admin
+/// may change it while the server runs.
 #[derive(Clone, Default)]
 pub(crate) struct Untrusted {
     look_up: Option<Arc<LookUp>>,
@@ -36,8 +37,8 @@ impl fmt::Debug for Untrusted {
 }
 
 impl Untrusted {
-    /// Creates a lookup that calls `look_up`. `look_up` returns `None` if no untrusted folder is configured, and an
-    /// error if it cannot read the configuration.
+    /// Creates a value that calls `look_up` for each lookup. `look_up` returns `None` if no untrusted folder is
+    /// configured, and an error if it cannot read the configuration.
     pub(crate) fn looked_up_by(
         look_up: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
     ) -> Self {
@@ -64,9 +65,9 @@ impl Untrusted {
 /// A folder with code that must not run outside of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UntrustedFolder {
-    /// The path as it was given, and the canonical path.
+    /// The folder's path as it was passed to [`Self::new`], and the canonical path.
     names: [PathBuf; 2],
-    /// The device number and the inode number. They also identify the folder at a second mount point.
+    /// The folder's device number and inode number. They are the same at every mount point of the folder.
     identity: (u64, u64),
 }
 

@@ -52,8 +52,8 @@ pub(super) fn execution(mut arguments: Arguments) -> Result<Execution, Invalid> 
     Ok(Execution { source, inputs, background })
 }
 
-/// Returns the arguments of `execute_python_code` in the form that the decision records. Contains the digests of the
-/// inputs instead of their contents.
+/// Returns the arguments of `execute_python_code` in the form that the decision records: with the digests of the inputs
+/// instead of their contents.
 pub(super) fn normalized_execution(
     code: &SourceCode,
     inputs: &Inputs,

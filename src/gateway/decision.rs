@@ -54,9 +54,9 @@ pub struct DecisionFinding {
     pub line: Option<usize>,
     /// The column where the finding starts, in characters, counted from 1.
     pub column: Option<usize>,
-    /// The description of the finding, without positions and without the alternative.
+    /// The description of the finding, without its position and without the alternative in `instead`.
     pub message: String,
-    /// The alternative that the script should use.
+    /// The safe alternative that the script should use. `None` if no alternative is known.
     pub instead: Option<&'static str>,
     /// All lines where the finding occurs, at most 20. Empty if the finding occurs on one line only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -64,7 +64,8 @@ pub struct DecisionFinding {
 }
 
 impl DecisionFinding {
-    /// Returns at most 20 findings of an analysis. Skips the entry of the analysis that only counts further findings.
+    /// Returns at most 20 findings of an analysis. Skips the last entry of an analysis if this entry is only the number
+    /// of further findings.
     pub(super) fn of(findings: &[Finding]) -> Vec<Self> {
         let is_listed = |finding: &&Finding| !matches!(finding.kind, FindingKind::More(_));
         findings.iter().filter(is_listed).take(FINDINGS_MAX).map(Self::from).collect()

@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 100;
 /// The maximum number of characters of a name in an error message.
 const SHOWN_CHARS: usize = 60;
 
-/// Plain names that are refused, and the reasons. A row that starts with a dot is a suffix of a name.
+/// The file names and suffixes that are refused, and the reasons. A suffix starts with a dot.
 const NOT_DATA: &[(&str, &str)] = &[
     (".py", CODE),
     (".pyc", CODE),

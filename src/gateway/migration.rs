@@ -4,8 +4,8 @@
 const NAME_CHARS_MAX: usize = 200;
 
 /// The removed tools and their replacement imports, as of `qwed` 8.0, `qwed-finance` 3.0, `qwed-legal` 0.5 and
-/// `qwed-ucp` 0.3. The documents name `qwed_new.engines` for the first two tools, but `qwed` 8.0 no longer contains
-/// that module.
+/// `qwed-ucp` 0.3. QWED's documentation names `qwed_new.engines` for the first two tools, but `qwed` 8.0 no longer
+/// contains that module.
 pub(super) const REPLACEMENTS: &[(&str, &str)] = &[
     ("verify_math", "from sympy import symbols, diff, integrate, simplify, solve"),
     ("verify_logic", "from z3 import Solver, Bool, Implies, Not"),

@@ -1,9 +1,8 @@
 //! Decides every `tools/call` before any effect: allow or refuse, with a reason and an id.
 //!
-//! The order of the checks is fixed: policy table, arguments, analysis, admin gate, sandbox. The gateway makes all
-//! checks up to the admin gate itself. A script that passes them is `Verified`. The sandbox is checked last. Only
-//! `Verified::confirm` creates the `Grant` that the executor requires to run a script. The gateway never runs anything
-//! itself.
+//! The order of the checks is fixed: policy table, arguments, analysis, admin gate, sandbox. A script that passes all
+//! checks up to the admin gate is `Verified`. Then `Verified::confirm` checks the sandbox. Only this function creates
+//! the `Grant` that the executor requires to run a script. The gateway never runs anything.
 //!
 //! `reporting` contains a second gateway, for batches with `--analysis report`. Only the command line creates it, so a
 //! call of a client never reaches it.
@@ -103,7 +102,7 @@ pub(crate) fn decide_lookup(
     Ok((policy.verify(arguments::normalized_job_id(job)), job))
 }
 
-/// The gateway that decides the scripts of this process.
+/// The gateway that decides whether scripts may run in this process.
 #[derive(Debug, Clone)]
 pub(crate) enum Gateway {
     /// Findings of the analysis block a script.
@@ -143,13 +142,13 @@ impl Gateway {
         }
     }
 
-    /// Checks a script again that a replica has allowed earlier. A row of the database is not a permission, so this
-    /// replica decides again. The decision keeps its id.
+    /// Checks the script of a shared job again, before this replica runs the job. The row of the job in the database is
+    /// not a permission. The decision keeps its id.
     ///
     /// # Errors
     ///
-    /// The record of the refusal, if the script may not run here, or if `verification_id` does not have the form of a
-    /// decision's id.
+    /// The record of the refusal, if the script is not allowed to run here, or if `verification_id` does not have the
+    /// form of a decision's id.
     pub(crate) fn evaluate_again(
         &self,
         source: String,
@@ -241,7 +240,7 @@ impl RiskBasedExecutionGateway {
 pub(crate) struct Accompanying {
     /// The expressions of the script's tests.
     pub(crate) calls: Arc<[String]>,
-    /// The files that the script may read. The argument `inputs` replaces them.
+    /// The files that the script may read. If the call has an argument `inputs`, its files are used instead.
     pub(crate) inputs: Inputs,
 }
 
@@ -272,7 +271,7 @@ struct Analysed {
 
 impl Analysed {
     /// Analyses a script together with the expressions of its tests, as if the expressions were the last lines of the
-    /// script. The names are the names of the script without the expressions.
+    /// script. The field `names` contains the names of the script, but not the names in the expressions.
     fn of_script(source: &SourceCode, with: &Accompanying) -> Self {
         let Accompanying { calls, inputs } = with;
         let inputs = inputs.names();

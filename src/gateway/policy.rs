@@ -23,8 +23,8 @@ pub(super) const EXECUTION: ToolPolicy = ToolPolicy::of(Tool::ExecutePythonCode,
 const POLICIES: &[ToolPolicy] = &[
     EXECUTION,
     ToolPolicy::of(Tool::VerificationStatus, RiskLevel::Low),
-    // A row without a handler, with which tests reach the refusal of such a tool in the real binary. Release builds do
-    // not contain this row.
+    // A tool without a handler. Integration tests call this tool, to test that the real program refuses such tools.
+    // Release builds do not contain this row.
     #[cfg(debug_assertions)]
     ToolPolicy { name: "test_tool_without_handler", risk: RiskLevel::High, tool: None },
 ];

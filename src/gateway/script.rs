@@ -47,10 +47,11 @@ impl fmt::Debug for Stdin {
     }
 }
 
-/// The known facts about the caller that requested a script. Only receipts use them, and never a decision.
+/// The known facts about the caller that requested a script. These facts are recorded, for example in receipts, but
+/// never change a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedBy {
-    /// The user that a token has proven.
+    /// The user that the token of the call identifies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     /// The id of the token.
@@ -135,7 +136,8 @@ impl AuthorizedScript {
         Self { findings, ..self }
     }
 
-    /// Returns the number of findings in spite of which the script may run.
+    /// Returns the number of findings that did not block the script, because the script belongs to a batch with
+    /// `--analysis report`.
     pub(crate) fn findings(&self) -> usize {
         self.findings
     }

@@ -1,5 +1,5 @@
-//! Reads inputs from JSON, and stores at most as many files and values as inputs may have. Without this limit, a text
-//! of 96 MiB could become values of ten gigabytes.
+//! Reads inputs from JSON. Stores no more files and values than the limits for inputs allow. Without this check, the
+//! values of a text of 96 MiB could need ten gigabytes of memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ pub(crate) struct Files<C> {
 pub(crate) enum Content {
     Text(String),
     Base64(String),
-    /// Compact JSON. Values would take up to a hundred times as much memory.
+    /// Compact JSON. Parsed values would take up to a hundred times as much memory.
     Json(Vec<u8>),
     /// JSON with more than [`VALUES_MAX`] values.
     TooManyValues,
@@ -62,7 +62,8 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// Converts a JSON value. The kinds that an implementation does not override give [`Kinds::other`].
+/// Converts a JSON value. Each kind of value has a method. By default, the methods return the result of
+/// [`Kinds::other`].
 trait Kinds<'de>: Sized {
     type Result;
 

@@ -38,7 +38,8 @@ const LOCK: &str = ".lock";
 /// The name prefix of incomplete files.
 const TEMPORARY: &str = ".new-";
 
-/// The limit for `evidence.json`, in bytes. Evidence with ten thousand artifacts and fifty failures is smaller.
+/// The limit for `evidence.json`, in bytes. The largest evidence, with ten thousand artifacts and fifty failures, is
+/// smaller.
 const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The folder that contains the folders of all runs.
@@ -59,7 +60,7 @@ pub(crate) struct RunFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunState {
-    /// The server of the run has locked `.lock`.
+    /// The server process that executes the run holds the lock on `.lock`.
     InProgress,
     /// The evidence exists.
     Complete,
@@ -98,7 +99,7 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Returns whether no run is ever removed.
+    /// Returns whether all runs are kept, because neither limit is set.
     pub(crate) fn is_everything(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
@@ -132,7 +133,8 @@ fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
 }
 
 impl Artifacts {
-    /// Creates a value for the artifacts below the server's data folder. The first run creates the folder.
+    /// Creates a value that refers to the folder `artifacts` in `data_folder`. The first call of [`Self::create_run`]
+    /// creates the folder `artifacts`.
     pub(crate) fn new(data_folder: &Path) -> Self {
         Self { root: data_folder.join("artifacts") }
     }
@@ -191,8 +193,8 @@ impl RunFolder {
         self.path.join(FILES)
     }
 
-    /// Writes one of the server's own files, such as `stdout.txt`, to the run's folder. A crash of the machine can lose
-    /// the file until [`Self::write_evidence`] syncs the folder.
+    /// Writes one of the server's own files, such as `stdout.txt`, to the run's folder. Until [`Self::write_evidence`]
+    /// has synced the folder, a crash of the machine can lose the file.
     pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         if !is_plain || name == FILES {
@@ -230,7 +232,8 @@ impl RunFolder {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = format!("{TEMPORARY}{name}");
-        // A failed attempt may have left this file. Remove it, because `create_file` fails if the file exists.
+        // An earlier write that failed may have left this file. Remove the file, because `create_file` fails if the
+        // file exists.
         let _ = self.folder.remove_file(OsStr::new(&temporary));
         let mut file = self.folder.create_file(OsStr::new(&temporary))?;
         file.write_all(bytes)?;
@@ -258,7 +261,7 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
-/// Locks a new run. Before this lock, a clean-up may take the new folder for an old run and remove it. Then this
+/// Locks a new run. A clean-up may remove the folder of the new run before the run is locked. In this case, this
 /// function fails with `Interrupted`.
 fn begin(lock: &File) -> io::Result<()> {
     lock.lock()?;
@@ -266,7 +269,7 @@ fn begin(lock: &File) -> io::Result<()> {
 }
 
 /// Prevents the removal of a run until the returned lock is dropped. Returns `None` if the run cannot be locked, for
-/// example because it is in progress. Clean-ups do not remove runs in progress.
+/// example because the run is in progress. A run in progress needs no such lock, because clean-ups do not remove it.
 fn lock_shared(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
@@ -303,7 +306,8 @@ fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the time of a run's end: the last change of the evidence or, without evidence, of the run's folder.
+/// Returns the time of a run's end. This is the time of the last change of the evidence, or of the run's folder if the
+/// evidence is missing.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
         Some(evidence) => Ok(evidence.modified),

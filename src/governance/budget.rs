@@ -1,4 +1,5 @@
-//! Counts the time and the attempts of one call. Never ends a run itself, but returns the remaining time.
+//! Measures the elapsed time of a call, and counts how often the call runs pytest. Never ends a run itself, but returns
+//! the remaining time.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use super::Refusal;
 use super::evidence::BudgetUsage;
 use super::policy::Policy;
 
-/// The budget of one call. The time starts at the arrival of the call, so it includes waiting for a turn.
+/// The budget of one call. The time is measured from the arrival of the call, so it includes the time in the queue.
 #[derive(Debug)]
 pub(super) struct Budget {
     started: Instant,

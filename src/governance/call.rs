@@ -1,8 +1,8 @@
 //! Decides and carries out a governed call, in this order: authenticate → permission → policy → sandbox → budget →
 //! arguments → audit → run.
 //!
-//! A run requires a [`Cleared`], which only this file can create after all checks. So a run without the checks does not
-//! compile.
+//! A run requires a [`Cleared`]. Only this file can create a [`Cleared`], and only after all checks. So code that runs
+//! pytest without the checks does not compile.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -66,7 +66,7 @@ pub(super) struct Cleared {
     pub(super) order: PytestOrder,
     pub(super) judge: Judge,
     pub(super) budget: Budget,
-    /// The tier of the sandbox; `None` if there is no interpreter.
+    /// The tier of the sandbox; `None` if the server found no interpreter for the run.
     pub(super) tier: Option<Tier>,
     /// The state of the workspace, if it is a repository.
     pub(super) workspace: Option<WorkspaceState>,
@@ -180,7 +180,8 @@ impl Governance {
         Ok((policy, checked))
     }
 
-    /// Appends the rows about the start of a run. The inner error is the refusal if the caller has no run left today.
+    /// Appends the rows about the start of a run. Returns `Ok(Err(…))` with the refusal if the caller has no run left
+    /// today.
     async fn append_run(
         &self,
         rows: Vec<AuditEntry>,
@@ -196,8 +197,9 @@ impl Governance {
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
-    /// Returns the caller that the token proves. Without a token, returns `known`, the caller that the transport
-    /// authenticated, if the proof is still valid. Without both, uses the server's own token.
+    /// Returns the caller. If a token is given, returns the user of this token. Otherwise returns `known`, the caller
+    /// that the transport has authenticated, if this authentication is still valid. If both are `None`, uses the
+    /// server's own token.
     pub(super) async fn authenticate(
         &self,
         token: Option<&Secret>,
@@ -246,8 +248,8 @@ impl Governance {
         }
     }
 
-    /// Appends rows to the audit log. Returns the place of the last row. If the append fails, the recorded action must
-    /// not be performed.
+    /// Appends rows to the audit log. Returns the place of the last row. If the append fails, the action that the rows
+    /// describe must not be performed.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         self.try_append(entries).await.map_err(|error| store_failed(&error))
     }
@@ -281,7 +283,7 @@ struct Checked {
     tier: Option<Tier>,
 }
 
-/// Performs the checks of a run that need no store.
+/// Performs all checks of a run, except the checks that need the store.
 async fn check_run(
     policy: &Arc<Policy>,
     executor: &dyn Executor,
@@ -305,7 +307,7 @@ async fn check_run(
     let ready =
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
     let tier = ready.map(|ready| ready.tier);
-    // A tier below T2 may not run a project. Refuse now, before the run needs any process.
+    // A project is not allowed to run at a tier below T2. Refuse now, before the run needs any process.
     if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
         return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
     }

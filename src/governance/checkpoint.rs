@@ -211,7 +211,8 @@ mod tests {
             (2, 1000, Some(9), Some(false)),
             (2, 1000, Some(8), Some(true)),
             (100, 0, Some(9), Some(true)),
-            // After an older store was restored, the head is older than the last written head. It is due at once.
+            // If an older store was restored, the current head is older than the last written head. Then the current
+            // head is due at once.
             (100, 1000, Some(11), Some(true)),
         ] {
             assert_eq!(

@@ -25,7 +25,7 @@ pub(super) enum NotRun {
 
 pub(super) struct Ran {
     pub(super) outcome: Outcome,
-    /// The time limit of the run that is reached first.
+    /// The limit that determined the maximum duration of the run: the timeout or the remaining budget.
     pub(super) bound: Bound,
     /// The size of the run's files, compared with the policy's limit.
     pub(super) files_size: Size,
@@ -41,8 +41,8 @@ pub(super) struct Conclusion {
 }
 
 impl Conclusion {
-    /// Creates the conclusion of a run under `policy`. `report` has the outcomes of the tests. `ended` is the record of
-    /// pytest's end.
+    /// Creates the conclusion of a run under `policy`. `report` has the outcomes of the tests. `ended` describes how
+    /// pytest ended.
     pub(super) fn of_run(
         policy: &Policy,
         judge: &Judge,

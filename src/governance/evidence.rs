@@ -1,4 +1,4 @@
-//! Defines the content of `evidence.json`, the report of a run and its end. Never reads or writes the file itself.
+//! Defines the content of `evidence.json`, the report of a finished run. Never reads or writes the file itself.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -130,7 +130,7 @@ pub(crate) struct Evidence {
     pub(crate) tool: String,
     pub(crate) user: String,
     pub(crate) status: RunStatus,
-    /// The reason why the result is not reliable or incomplete.
+    /// The reason why the result is incomplete or not reliable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     /// The exit code of pytest, negative if a signal killed pytest; `None` if pytest was not run.

@@ -1,8 +1,8 @@
 //! Checks that the files of a run are unchanged since the run ended.
 //!
-//! The row about the end of a run has the hash of its evidence, and the evidence has the hashes of its files. The rows
-//! of the audit log are chained. This module compares the hashes with the current files. It never serves or repairs a
-//! file that differs.
+//! The row about the end of a run has the hash of the run's evidence. The evidence has the hashes of the run's files.
+//! Each row of the audit log also has the hash of the previous row. This module compares the hashes with the current
+//! files. It never serves or repairs a file that differs.
 
 mod all;
 
@@ -71,7 +71,7 @@ pub(crate) enum Unconfirmed {
     /// An earlier version of the server executed the run, and recorded no hash.
     #[error("the audit log has no hash of this run's evidence")]
     NoHash,
-    /// The run has no evidence, which contains the hashes of files.
+    /// The run's evidence, which would contain the hashes of the files, is missing.
     #[error("the run has no evidence")]
     NoEvidence,
     /// The files were too large to be hashed, or the server was stopping.
@@ -102,7 +102,7 @@ pub(crate) enum IntegrityError {
          again in a moment"
     )]
     Starting,
-    /// Another replica executed the run and has the files. The field is the name of this replica.
+    /// Another replica executed the run and has the files. The field is the name of the other replica.
     #[error("the files of this run are on the server that ran it, instance {0}: call that server")]
     Elsewhere(String),
     /// The call started no run. The field is the outcome of the call in the audit log.
@@ -199,7 +199,8 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Returns whether retention has removed a run. Then earlier differences in its files prove nothing.
+/// Returns whether retention has removed a run. If so, differences that were found earlier in the run's files prove
+/// nothing.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
     // Read the log after the folder. A removal is recorded before the folder is renamed, so if retention has removed
     // the folder, the log already has the row.

@@ -27,7 +27,7 @@ pub(crate) use record::{RecordedList, record_list};
 
 /// The limit for a list of tests, in bytes.
 const LIST_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// The maximum number of tests that a reason names.
+/// The maximum number of tests that are named in the reason for an incomplete run.
 const NAMED_MAX: usize = 5;
 
 /// The expected outcome of a test in a list.
@@ -50,9 +50,9 @@ pub(crate) struct TestList {
     /// The level at which the list was recorded.
     pub(crate) level: Level,
     pub(crate) tests: Vec<ListedTest>,
-    /// The kinds of results that the code under test returned to the tests. A key has a test and a request, such as
-    /// `calc.add()`. A kind is a coarse description, such as `number`. At the level pinned, the map has only the
-    /// imported modules of the workspace.
+    /// The kinds of results that the code under test returned when the list was recorded. A key names a test, and a
+    /// call or attribute that the test used, such as `calc.add()`. A kind is a coarse description of the result, such
+    /// as `number`. At the level pinned, the map has only the modules that the tests imported from the workspace.
     #[serde(default)]
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
@@ -72,11 +72,12 @@ pub(super) struct PinnedTests {
     /// The canonical path of the folder.
     pub(super) folder: PathBuf,
     sha256: String,
-    /// The list and the SHA-256 of its file; `None` while the list is recorded.
+    /// The list, and the SHA-256 of its file; `None` in the run that records the list.
     list: Option<(TestList, String)>,
 }
 
-/// The judge of a run.
+/// Decides whether a run of tests passes. The run must have the level that the policy requires. If the admin has pinned
+/// tests, every test in their list must also have its expected outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Judge {
     /// The level at which the tests run.
@@ -174,7 +175,7 @@ impl Judge {
         }
     }
 
-    /// Returns the list; `None` without tests of the admin, or while the list is recorded.
+    /// Returns the list; `None` if the policy names no tests, or if this run records the list.
     pub(super) fn list(&self) -> Option<&TestList> {
         let (list, _) = self.pinned.as_ref()?.list.as_ref()?;
         Some(list)

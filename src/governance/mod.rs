@@ -107,7 +107,8 @@ pub(crate) struct Governance {
     data_folder: PathBuf,
     /// The writer of receipts for runs; `None` if receipts are disabled.
     receipts: Option<Arc<Receipts>>,
-    /// The writer of checkpoints of the audit log; `None` without the key of `receipts`.
+    /// The writer of checkpoints of the audit log; `None` if `receipts` is `None`, because the key of `receipts` signs
+    /// the checkpoints.
     checkpoints: Option<Arc<CheckpointWriter>>,
 }
 
@@ -192,7 +193,8 @@ impl Governance {
                 let Ok(policy) = policy.current() else { return };
                 match apply_retention(&artifacts, &store, &policy.retention) {
                     Ok(retained) => tracing::debug!(?retained, "artifacts"),
-                    // Another process is removing old runs. The next clean-up removes the runs that it misses.
+                    // Another process is removing old runs. The next clean-up removes the runs that the other process
+                    // misses.
                     Err(error @ RetentionError::Busy) => {
                         tracing::warn!(%error, "old runs were not removed");
                     }

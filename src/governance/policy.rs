@@ -80,9 +80,10 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
 /// A policy: the permissions and limits that the admin has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The tools that may be called. An empty list is a mistake of the admin, which calls of `run_pytest` report.
+    /// The tools that may be called. An empty list is a mistake of the admin. Calls of `run_pytest` report this
+    /// mistake.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
-    /// Whether `execute_python_code` needs a token too, with a role that may run tools.
+    /// Whether calls of `execute_python_code` also require a token with a role that may run tools.
     pub(crate) scripts_need_token: bool,
     pub(crate) sandbox: SandboxPolicy,
     pub(crate) budget: BudgetPolicy,
@@ -139,7 +140,7 @@ pub(crate) struct JudgePolicy {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckpointPolicy {
-    /// The file to which signed heads of the log are appended.
+    /// The number of new rows after which a checkpoint is written even if `interval` has not passed.
     pub(crate) file: PathBuf,
     /// The number of new rows after which a checkpoint is written before `interval` has passed.
     pub(crate) rows: u64,

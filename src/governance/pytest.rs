@@ -20,16 +20,16 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The maximum value of the argument `max_fail`.
 const MAX_FAIL_MAX: u64 = 1_000_000;
 
-/// The space in the folder for artifacts that is reserved for reports, in bytes. The server's own reports need a few
-/// hundred kilobytes. The rest is enough for the `junit.xml` of a few thousand tests.
+/// The number of bytes that are reserved for reports in the folder for artifacts. The server's own reports need a few
+/// hundred kilobytes. The other bytes are enough for the `junit.xml` of a few thousand tests.
 const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// The file with the outcomes of the tests, in the folder for artifacts.
+/// The file in the folder for artifacts that contains the outcomes of the tests.
 pub(super) const REPORT_FILE: &str = ".new-report";
-/// The file with the record of pytest's end, in the folder for artifacts. It has only NUL bytes if pytest did not reach
-/// its end.
+/// The file in the folder for artifacts that records how pytest ended. The file is created with NUL bytes, which remain
+/// if pytest does not reach its end.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The file that occupies [`RESERVE_BYTES`] until the reports are written, in the folder for artifacts.
+/// The file in the folder for artifacts that occupies [`RESERVE_BYTES`] until the reports are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
 /// The exit code of [`COMMON`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
@@ -43,7 +43,7 @@ const CONTROL: &str = include_str!("pytest/control.py");
 const OBSERVER: &str = include_str!("pytest/observer.py");
 
 /// The validated arguments of a run. All paths are in the workspace or in the judge's folder of tests. pytest cannot
-/// take a value for an option.
+/// interpret a value as an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PytestOrder {
     /// The canonical path of the workspace.
@@ -74,8 +74,8 @@ pub(super) enum InvalidArguments {
 const KNOWN: [&str; 6] = ["test_path", "node_ids", "keyword", "markers", "exit_first", "max_fail"];
 
 impl PytestOrder {
-    /// Checks the arguments of a call. Paths in the arguments are relative to the workspace `root`, or to the judge's
-    /// folder of tests if it has one.
+    /// Checks the arguments of a call. Paths in the arguments are relative to the judge's folder of tests. If the judge
+    /// has no such folder, the paths are relative to the workspace `root`.
     pub(super) fn parse(
         arguments: &Map<String, Value>,
         root: &Path,
@@ -90,7 +90,8 @@ impl PytestOrder {
         let mut order = Vec::new();
         for (name, option) in [("keyword", "-k"), ("markers", "-m")] {
             if let Some(value) = given(name) {
-                // Option and value are one argument, so that pytest cannot take a value for an option.
+                // Put the option and the value into one argument, so that pytest cannot interpret the value as an
+                // option.
                 order.push(format!("{option}{}", text(name, value)?));
             }
         }
@@ -225,8 +226,8 @@ fn text<'v>(name: &'static str, value: &'v Value) -> Result<&'v str, InvalidArgu
     if is_fit { Ok(text) } else { Err(InvalidArguments::Text(name)) }
 }
 
-/// Resolves a path in the workspace to an absolute path, which pytest cannot take for an option. After the path, `text`
-/// may name a test (`tests/test_a.py::test_b`).
+/// Resolves a path in the workspace to an absolute path, which pytest cannot interpret as an option. In `text`, the
+/// name of a test may follow the path: `tests/test_a.py::test_b`.
 fn target(name: &'static str, text: &str, workspace: &Path) -> Result<String, InvalidArguments> {
     let (path, names) = match text.split_once("::") {
         Some((path, names)) => (path, Some(names)),
@@ -285,7 +286,7 @@ mod tests {
             (json!({ "test_path": "." }), vec!["R"]),
             (json!({ "test_path": "in/test_a.py" }), vec!["R/tests/test_a.py"]),
             (json!({ "test_path": folder.path().join("tests") }), vec!["R/tests"]),
-            // pytest cannot take this value for an option, because it becomes an absolute path.
+            // pytest cannot interpret this value as an option, because the value becomes an absolute path.
             (json!({ "test_path": "-x" }), vec!["R/-x"]),
             (
                 json!({ "test_path": "tests/test_a.py::T::t[a-1]" }),

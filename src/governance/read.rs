@@ -78,7 +78,7 @@ impl Governance {
 }
 
 impl Call {
-    /// Returns the run and the file that a call requests, for the audit log. The run id has the format of all run ids
+    /// Returns the run and the file that a call requests, for the audit log. The run id is formatted like all run ids
     /// in the log.
     pub(super) fn asked_for(&self) -> Map<String, Value> {
         let text = |name| self.arguments.get(name).and_then(Value::as_str);
@@ -100,7 +100,7 @@ fn look_up(
         ReadTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
             let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
-            // Return the evidence as it is, except that hidden characters are escaped.
+            // Return the evidence unchanged, except that hidden characters are escaped.
             let text = plain_json(&String::from_utf8_lossy(&content));
             let reply = GovernedReply::text(text, json!({ "run_id": run_id }));
             Ok(with_integrity(reply, unconfirmed))
@@ -180,8 +180,8 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     GovernedReply { blocks, is_error: false, meta, receipt: None, verdict: None }
 }
 
-/// Adds to a reply whether its content was confirmed with the audit log. `unconfirmed` is the reason if it was not. The
-/// model gets the reason too.
+/// Marks a reply as confirmed or unconfirmed by the audit log. `unconfirmed` is the reason if the content could not be
+/// confirmed. The model gets this reason too.
 fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) -> GovernedReply {
     let word = if unconfirmed.is_some() { "unconfirmed" } else { "confirmed" };
     if let Some(meta) = reply.meta.as_object_mut() {

@@ -85,8 +85,8 @@ impl Governance {
     /// Fails if the tests of a run could read the key that signs receipts.
     pub(super) fn require_safe_key(&self, policy: &super::Policy) -> Result<(), Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(()) };
-        // A key in the data folder is safe, because tests may read only the environments there. If the policy permits
-        // more of this folder, the executor refuses the run.
+        // A key in the data folder is safe, because tests may read nothing in this folder except the environments. If
+        // the policy permits tests to read more of the data folder, the executor refuses the run.
         if receipts.has_key_in(&self.data_folder) {
             return Ok(());
         }

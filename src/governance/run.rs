@@ -34,10 +34,10 @@ const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
 const END_NOT_WRITTEN: &str = "The tests were run, but their end cannot be written to the audit log. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
-/// The limit for the record of pytest's end, in bytes. The record is one line.
+/// The limit for the file that records how pytest ended, in bytes. The record is one line.
 const ENDED_BYTES_MAX: u64 = 4096;
 
-/// The number of consecutive incomplete measurements after which the server ends a run.
+/// The server ends a run after this number of consecutive measurements that could not determine the size of the files.
 const UNSEEN_MAX: u32 = 5;
 
 /// The limit for all hashed files of a run together, in bytes. Further files are listed without a hash.
@@ -46,13 +46,13 @@ const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 struct Reported {
     folder: RunFolder,
     report: Option<TestSummary>,
-    /// The record of pytest's end; `None` if pytest did not reach its end.
+    /// The record of how pytest ended; `None` if pytest did not reach its end.
     ended: Option<Ended>,
 }
 
 impl Governance {
-    /// Runs pytest, and returns the reply. Before it returns, the artifacts and the audit log contain the end of the
-    /// run, even if the run fails.
+    /// Runs pytest, and returns the reply. Before this method returns, it stores the evidence and records the end of
+    /// the run, even if the run fails.
     pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
         // `Governance::settle` waits until this token is dropped.
         let _settled = self.unsettled.token();

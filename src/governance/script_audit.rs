@@ -31,9 +31,9 @@ impl Governance {
         decision: &Decision,
         presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
-        // If the transport has authenticated the caller, the server has already checked that the caller's role
-        // permits scripts. The proof is checked again when the run starts. Otherwise check the token here. Without a
-        // valid token the caller is unknown.
+        // If the transport has authenticated the caller, the server has already checked that the caller's role permits
+        // scripts. In this case, the proof is checked again when the run starts. In all other cases, check the token
+        // here. Without a valid token, the caller is unknown.
         let caller = match &presented.known {
             Some(known) => Ok(known.clone()),
             None => self.authenticate(presented.token.as_ref(), None).await,
@@ -173,8 +173,9 @@ impl Governance {
     }
 
     /// Appends rows about a script. With `patience`, retries while the store is unreachable, until `patience` is
-    /// cancelled. Each retry first checks that `proof` is still valid, and returns `None` if it is not. Then it checks
-    /// whether an earlier attempt wrote the rows, but the store's answer was lost. `is_last` recognizes the last row.
+    /// cancelled. Returns `None` if `proof` is no longer valid at a retry. An earlier attempt may have written the rows
+    /// although no answer of the store arrived. So each retry first checks whether the log already has the last row,
+    /// which `is_last` recognizes.
     async fn append_once(
         &self,
         id: &VerificationId,
@@ -205,10 +206,10 @@ impl Governance {
         appended.await.map_err(|error| store_failed(&error))
     }
 
-    /// Returns whether the log permits a job to run. The log must have a decision that allows the script for the job's
-    /// user with this proof, and neither a start nor an end of the script. A script that did not run because its token
-    /// was revoked has an end. The check is necessary because a process with write access to the database can insert a
-    /// job that no user requested.
+    /// Returns whether the log permits a job to run. The log must contain a decision that allows this script for the
+    /// job's user and `proof`. The log must not contain a start or an end of the script. If the script was not run
+    /// because its token was revoked, the log contains an end. These checks are necessary because a process with write
+    /// access to the database can insert a job that no user requested.
     pub(crate) async fn has_decision(
         &self,
         record: &DecisionRecord,
@@ -246,13 +247,13 @@ impl Governance {
         let rows = rows.map_err(|error| store_failed(&error))?;
         let sha256 = result_sha256(job, outcome);
         let mut ends = rows.iter().filter(|row| is_end(row)).peekable();
-        // A job may have several ends. Their hashes differ only if another process has inserted a row.
+        // A job may have several rows about its end. If their hashes differ, another process has inserted a row.
         Ok(ends.peek().is_some()
             && ends.all(|row| detail(row, RESULT_SHA256).as_deref() == Some(&sha256)))
     }
 
-    /// Returns the rows about the script of a decision. Returns no rows if the log has more rows than a script can
-    /// cause, because then another process has inserted some of them.
+    /// Returns the rows about the script of the decision `verification_id`. Returns no rows if the log has more rows
+    /// than one script can cause, because then another process has inserted some of them.
     async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
         let rows = blocking(move || store.rows_of_run(run_id)).await;
@@ -352,7 +353,7 @@ impl DecisionWritten {
     }
 }
 
-/// Creates an entry about the call with the decision `id`, with the token that proved the caller.
+/// Creates an entry about the call with the decision id `id`. The entry contains the number of the caller's token.
 fn call_entry(
     id: &VerificationId,
     outcome: AuditOutcome,
@@ -366,7 +367,7 @@ fn call_entry(
     entry
 }
 
-/// Creates an entry about the script with the decision `id`.
+/// Creates an entry about the script with the decision id `id`.
 fn entry(
     id: &VerificationId,
     event: AuditEvent,

@@ -101,9 +101,9 @@ pub(crate) struct Judged {
     pub(crate) outcomes: String,
     /// The reasons why tests cannot run in a separate process from the code under test.
     pub(crate) not_isolated: Vec<String>,
-    /// The ids of all tests. Empty unless a list is recorded.
+    /// The ids of all tests. Empty except in a run that records a list.
     pub(crate) tests: Vec<String>,
-    /// The kinds of results of the code under test. Empty unless a list is recorded.
+    /// The kinds of results of the code under test. Empty except in a run that records a list.
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
 
@@ -123,15 +123,15 @@ pub(crate) struct TestFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
-    /// The test itself.
+    /// The test itself failed.
     Failed,
-    /// A fixture, before the test.
+    /// A fixture failed before the test.
     SetupError,
-    /// A fixture, after the test.
+    /// A fixture failed after the test.
     TeardownError,
-    /// The test file, which could not be imported.
+    /// The test file could not be imported.
     CollectionError,
-    /// pytest itself, or an unknown step.
+    /// pytest itself failed, or the step that failed is unknown.
     Error,
 }
 

@@ -172,7 +172,7 @@ fn close_log(data: &Path) {
     database.execute_batch(statement).unwrap();
 }
 
-/// Runs work that waits for the store on a separate thread.
+/// Runs `work` on a separate thread, because `work` waits for the store.
 fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -492,7 +492,7 @@ async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&s
     };
     assert_eq!(found, code, "{told}: {reply:?}");
     assert!(text.contains(told), "{text}, not {told}");
-    // A reply without a result is an error, unless the call is refused.
+    // If the call was not refused, the reply is an error unless the run passed.
     let is_error = reply.is_ok_and(|reply| reply.is_error);
     assert_eq!(is_error, code.is_none() && status != "passed", "{text}");
     let evidence = fixture.evidence(run_id);
@@ -595,7 +595,8 @@ async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_s
 async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_counted() {
     let fixture = Fixture::of(Tier::T3, |project, _| {
         let files = &project.artifacts.path;
-        // The tests forged this report of seven passed tests. The record of pytest's end has one passed test.
+        // The tests forged the report, which has seven passed tests. The record of how pytest ended has only one passed
+        // test.
         leave_reports(files, 7, 0);
         fs::write(files.join("a.txt"), "content").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();
@@ -679,7 +680,7 @@ async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_remov
 #[tokio::test(start_paused = true)]
 async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
     // The size is measured every 100 ms. In the first case, five measurements in a row fail. In the second case, three
-    // fail twice.
+    // measurements in a row fail, one succeeds, and three in a row fail again.
     for (unseen_ms, expected) in [(vec![475], true), (vec![325, 300], false)] {
         let is_ended = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&is_ended);

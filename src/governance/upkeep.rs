@@ -50,15 +50,16 @@ fn entry(removal: &Removal) -> AuditEntry {
     }
 }
 
-/// Ensures that at most one clean-up is in progress. If a clean-up is requested meanwhile, it is repeated.
+/// Ensures that at most one clean-up is in progress. If another clean-up is requested meanwhile, the clean-up in
+/// progress runs a second time.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     asked: AtomicUsize,
 }
 
 impl Turn {
-    /// Runs `work`. Repeats `work` if `take` was called meanwhile. If another thread is running its work, returns at
-    /// once, and that thread repeats its work.
+    /// Runs `work`, and repeats `work` if `take` was called meanwhile. If another thread is already in `take`, returns
+    /// at once, and the other thread repeats its own `work`.
     pub(super) fn take(&self, work: impl Fn()) {
         if self.asked.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
@@ -76,7 +77,7 @@ impl Turn {
     }
 }
 
-/// Resets the counter of a [`Turn`] after a panic, because the counter would block later clean-ups.
+/// Resets the counter of a [`Turn`] after a panic. Without this reset, the counter would block later clean-ups.
 struct ResetOnPanic<'a>(&'a AtomicUsize);
 
 impl Drop for ResetOnPanic<'_> {

@@ -1,5 +1,5 @@
 //! Determines the verdict on a run of pytest from three sources: the exit code of the process, the report, and the
-//! record of pytest's end.
+//! record of how pytest ended.
 //!
 //! At the level in-process, tests can forge each source, because they run in the process of pytest. If the sources
 //! contradict each other, the status of the run is an error.
@@ -27,7 +27,7 @@ pub(super) struct Verdict {
     pub(super) reason: Option<String>,
 }
 
-/// The record of pytest's end.
+/// The record of how pytest ended. The script that runs pytest writes this record to the file `.new-ended`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Ended {
     way: WayOut,
@@ -47,7 +47,7 @@ enum WayOut {
 }
 
 impl Ended {
-    /// Parses the record of pytest's end. Returns `None` if pytest did not write the record.
+    /// Parses the record of how pytest ended. Returns `None` if the record was not written.
     pub(super) fn read(content: &[u8]) -> Option<Self> {
         let line = content.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice(line).ok()
@@ -62,7 +62,7 @@ impl Ended {
 
 impl Verdict {
     /// Determines the verdict on a run that neither a limit nor the client ended. `code` is the exit code, or the
-    /// negative number of a signal. `ended` is the record of pytest's end, if pytest reached its end.
+    /// negative number of a signal. `ended` is the record of how pytest ended; `None` if pytest did not reach its end.
     pub(super) fn of(code: i32, report: Option<&TestSummary>, ended: Option<Ended>) -> Self {
         let reason = if code < 0 {
             Some(format!("the tests were {}", describe_exit_code(code)))
@@ -87,7 +87,7 @@ impl Verdict {
                 RunStatus::Passed
             }
             (None, exit_code::TESTS_FAILED) => RunStatus::Failed,
-            // pytest stopped before the last test, because enough tests had failed.
+            // pytest stopped after a failed test but before the last test, for example because of `--stepwise`.
             (None, exit_code::INTERRUPTED) if has_failed => RunStatus::Failed,
             // Nothing was collected, or every test was skipped or failed as expected.
             (None, exit_code::OK | exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
@@ -187,7 +187,7 @@ mod tests {
             (0, left_out(2, 1), returned, RunStatus::NoTests, ""),
             // A whole file has skipped itself.
             (5, left_out(1, 0), returned, RunStatus::NoTests, ""),
-            // pytest stopped before the last test, because enough tests had failed.
+            // pytest stopped after a failed test but before the last test, for example because of `--stepwise`.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
             (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),
             (1, report(2, 0, 0), written("raised"), RunStatus::Error, "internal exception"),

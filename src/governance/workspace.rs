@@ -38,7 +38,7 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The time limit for hashing all files together. The start of a run waits for the hashes.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The maximum number of references from `HEAD` to the commit.
+/// The maximum length of the chain of references from `HEAD` to the commit.
 const LINKS_MAX: u32 = 5;
 /// The limit for a file with one reference, in bytes.
 const NAME_BYTES_MAX: u64 = 4096;

@@ -127,8 +127,8 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
 struct UserRate {
     /// The maximum rate of one user in requests per second. A burst may contain the requests of one second.
     rate: Option<u32>,
-    /// For each user, the time at which all requests so far would have arrived at the maximum rate (GCRA). The map has
-    /// at most one entry for each user with a token.
+    /// For each user, the theoretical arrival time of the next request at exactly the maximum rate (algorithm GCRA).
+    /// The map has at most one entry for each user with a token.
     users: Mutex<HashMap<UserName, Instant>>,
 }
 

@@ -18,8 +18,8 @@ use crate::batch::AnswerLine;
 use crate::server;
 use crate::shares::Held;
 
-/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. A
-/// client that does not read therefore does not free the limits of its request.
+/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. While a
+/// client does not read, its request therefore still counts towards the limits.
 const FRAME_BYTES: usize = 64 * 1024;
 
 /// The interval of keep-alive comments on an idle stream. It is short, because proxies close a stream that is idle for

@@ -28,8 +28,8 @@ use super::scripts::Scripts;
 /// The delay before the response to a request that exceeds its user's share. Without the delay, a client that retries
 /// at once would keep the processors busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
-/// The maximum number of delayed refusals of connections. A further refusal of a connection is not delayed. Delayed
-/// refusals of requests need no such limit, because the number of connections of each user is limited.
+/// The maximum number of refused connections with a delayed response. Further refused connections get their response at
+/// once. Refused requests need no such limit, because the number of connections of each user is limited.
 pub(super) const HELD_BACK_MAX: usize = 64;
 
 /// The handler of the requests of clients.

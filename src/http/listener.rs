@@ -1,8 +1,8 @@
 //! Accepts a limited number of connections. Closes a connection if its client sends nothing or does not read.
 //!
-//! `axum::serve` is not used, because it has no settings for these limits: connections without a token, the size of
-//! buffers, timeouts of reads and writes, and the drain. Layers of tower-http see a request only after its head was
-//! read.
+//! `axum::serve` is not used, because it has no settings for these limits: the number of unauthenticated connections,
+//! the size of buffers, and the timeouts of reads, writes and the drain. Layers of tower-http see a request only after
+//! its head was read.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -29,9 +29,11 @@ use super::room::{Lobby, Seat};
 
 /// The timeout for receiving a request's head. A connection that is idle for this time is also closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time at the start of the drain for reading a connection's first request, if the client has already sent it.
+/// The time for which a connection without a request stays open when the drain starts. In this time, the server can
+/// read a first request that the client has already sent.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
-/// Half the time that an unauthenticated client has during the drain to read its last response.
+/// Half the time for which an unauthenticated connection stays open during the drain. The connection is closed if it is
+/// unauthenticated at two checks in a row.
 const STRANGER_GRACE: Duration = Duration::from_millis(500);
 /// The timeout of a write to a client that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,8 +42,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 64;
 /// The pause after a connection could not be accepted, for example because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The interval of attempts to find a slot for a new connection. No slot is free while the maximum number of
-/// connections have a token that is being checked.
+/// The pause between two attempts to find a slot for a new connection. No slot is free while the server checks tokens
+/// on the maximum number of unauthenticated connections.
 const SEAT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The handler of a listener's requests.
@@ -199,8 +201,8 @@ async fn converse(
     }
 }
 
-/// Returns when no request of a connection has been authenticated for a while. The caller then closes the connection.
-/// Otherwise a client without a valid token could delay the shutdown by not reading its responses.
+/// Returns when a connection has stayed unauthenticated for a while. The connection is then closed, so that a client
+/// without a valid token cannot delay the shutdown by not reading its responses.
 async fn remains_stranger(seat: &Seat) {
     let mut was_stranger = false;
     loop {

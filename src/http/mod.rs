@@ -1,10 +1,10 @@
-//! Serves MCP messages of both protocol eras over HTTP. Also serves the scripts that pipelines (programs without MCP)
-//! send.
+//! Serves MCP messages over HTTP, for protocol versions with and without a handshake. Also serves the scripts that
+//! pipelines (programs without MCP) send.
 //!
-//! `listener` accepts a limited number of connections. `front` applies the same checks to every request, in one order:
-//! Host and Origin (`hosts`), the caller (`callers`), limits (`room`). It then passes the request to `messages` or
-//! `scripts`. `content` builds the responses. `admin` is a second listener for admins, with the metrics of
-//! `prometheus`. This module never speaks TLS, which is the task of a reverse proxy.
+//! `listener` accepts a limited number of connections. `front` applies the same checks to every request in a fixed
+//! order: Host and Origin (`hosts`), the caller (`callers`), limits (`room`). Then `front` passes the request to
+//! `messages` or `scripts`. `content` builds the responses. `admin` is a second listener for admins, with the metrics
+//! of `prometheus`. This module never speaks TLS, which is the task of a reverse proxy.
 
 mod admin;
 mod callers;
@@ -84,7 +84,8 @@ pub(crate) struct Options {
     pub(crate) bounds: Bounds,
     /// The maximum number of scripts of one batch that run at once.
     pub(crate) workers: usize,
-    /// The maximum time that a call waits for a turn, if its client cannot cancel the call. Only tests set it.
+    /// The maximum time that a call waits for the start of its run, if its client cannot cancel the call. Only tests
+    /// set this time.
     pub(crate) turn_deadline: Option<Duration>,
 }
 

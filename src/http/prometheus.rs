@@ -45,8 +45,8 @@ impl Metrics {
         Self { handle }
     }
 
-    /// Moves recorded samples into their buckets at intervals, forever. Without it, the memory of the samples would
-    /// grow while no client reads the metrics.
+    /// Moves recorded samples into their buckets at intervals, forever. Otherwise the memory of the samples would grow
+    /// while no client reads the metrics.
     pub(super) fn run_upkeep(&self) -> impl Future<Output = ()> + use<> {
         let handle = self.handle.clone();
         async move {

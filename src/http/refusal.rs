@@ -11,7 +11,7 @@ use super::content::{Content, json_response};
 pub(super) enum Refusal {
     /// The Host header is not a name of this server.
     Host,
-    /// The Origin header is the origin of a web page that may not reach this server.
+    /// The Origin header is the origin of a web page that is not allowed to access this server.
     Origin,
     /// The target is not a path, or the Host header is missing or repeated.
     Target,

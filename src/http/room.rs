@@ -41,7 +41,8 @@ const BATCHES_MAX: usize = 16;
 const CONNECTIONS_MAX: usize = 384;
 
 /// The maximum number of unauthenticated connections. A further connection closes the oldest unauthenticated
-/// connection. A flood of connections does not lock out legitimate clients, because they authenticate at once.
+/// connection. A flood of connections does not lock out legitimate clients, because a legitimate client authenticates
+/// at once.
 const STRANGERS_MAX: usize = 128;
 
 /// The limits for requests, batches, connections and bytes, and the current use of each limit.
@@ -123,9 +124,10 @@ impl Room {
         )
     }
 
-    /// Reads the body of a request that has begun. Takes bytes from the limit as they arrive, so that a client cannot
-    /// reserve memory for bytes that it does not send. If the declared size is large, first waits for a slot for a
-    /// large body. After the last byte, takes a slot from the limit of requests of all users.
+    /// Reads the body of a request that has begun. If the declared size is large, first waits for one of the slots for
+    /// large bodies. For any other body, reserves bytes in the limit of bytes only as the body arrives, so that a
+    /// client cannot reserve memory for bytes that it does not send. After the last byte, takes a slot in the limit of
+    /// requests of all users.
     async fn read_up_to(
         &self,
         bytes_max: usize,
@@ -153,7 +155,7 @@ impl Room {
     }
 }
 
-/// Reads a body of at most `bytes_max` bytes. Takes the bytes from `pool` as they arrive.
+/// Reads a body of at most `bytes_max` bytes. Reserves bytes in `pool` as the body arrives.
 async fn read_all(
     mut body: Incoming,
     bytes_max: usize,
@@ -190,9 +192,9 @@ struct Strangers {
     asking: usize,
 }
 
-/// The slot of one connection. The connection counts as unauthenticated, in the lobby, until one of its requests is
-/// authenticated. Then the connection counts towards the share of the user of its last request, because a proxy may
-/// send the requests of several users over one connection.
+/// The slot of one connection. The connection counts as unauthenticated until one of its requests is authenticated.
+/// Then the connection counts towards the share of one user. This is always the user of the latest request, because a
+/// proxy may send the requests of several users over one connection.
 #[derive(Debug)]
 pub(super) struct Seat {
     lobby: Arc<Lobby>,
@@ -238,7 +240,8 @@ impl Seat {
         self.ended.clone()
     }
 
-    /// Marks the connection as being checked. No other connection can take its slot during the check.
+    /// Marks the connection as one with a token that is being checked. No other connection can take its slot during the
+    /// check.
     pub(super) fn ask(&self) {
         let mut state = self.lock();
         if let SeatState::Silent(number) = *state {

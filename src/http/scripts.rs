@@ -57,7 +57,8 @@ struct RunCode {
     memory_limit_mb: Option<i64>,
     /// The files that the script may read. A file name may start with `./`.
     files: Option<Base64Files>,
-    /// The files to return after the run. A request with such files is refused, because the folder of a run is removed.
+    /// The files that the client wants to get after the run. A request with such files is refused, because the server
+    /// removes all files of a run.
     fetch_files: Option<Vec<IgnoredAny>>,
 }
 

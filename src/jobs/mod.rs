@@ -2,7 +2,8 @@
 //!
 //! `plane` defines the interface that the server uses. Without a database, `registry` keeps all jobs in memory and runs
 //! each job in one Tokio task. With a database, `shared` distributes the jobs over all replicas. This module never
-//! decides whether a script may run: it only takes permits.
+//! decides whether a script may run. Each job comes with a permit, which exists only after the gateway has allowed the
+//! script.
 
 mod job;
 mod plane;

@@ -117,8 +117,8 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     /// Returns the number of jobs in each state. `None` if the database cannot be reached.
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>>;
 
-    /// Returns whether jobs can be placed and queried. If the last insertion into the database failed, tries an
-    /// insertion.
+    /// Returns whether jobs can be placed and queried. If the last insertion of a job into the database failed, makes a
+    /// test insertion.
     fn are_available(&self) -> BoxFuture<'_, bool> {
         Box::pin(ready(true))
     }

@@ -38,7 +38,7 @@ pub(crate) struct JobLimits {
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
-    /// The part of each of these limits that one user may take.
+    /// The part of the queue, the output and the number of jobs that one user may take.
     pub(crate) share: Share,
 }
 
@@ -227,8 +227,8 @@ impl JobLimits {
         self.check_part(own, |whole| self.share.of(whole))
     }
 
-    /// Checks that one more job may be placed, if only `jobs` count. `part` reduces each limit, for example to the
-    /// share of one user.
+    /// Checks whether the limits allow one job in addition to `jobs`. `part` reduces each limit except `running_max`,
+    /// for example to the share of one user.
     fn check_part<'a>(
         &self,
         jobs: impl Iterator<Item = &'a Entry>,

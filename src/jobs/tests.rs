@@ -169,7 +169,7 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
     assert_eq!((name(&registry, running), name(&registry, waiting)), ("running", "unknown"));
     after(10).await;
     assert_eq!(name(&registry, running), "unknown");
-    // The turn of the cancelled job is free again, so a new job runs at once.
+    // The cancelled job does not count as running any more, so a new job runs at once.
     let next = place(&registry, 1).unwrap();
     after(1).await;
     assert_eq!(name(&registry, next), "ran");

@@ -1,6 +1,6 @@
 //! Validates OAuth 2.0 access tokens of an authorization server. This module never issues tokens.
 //!
-//! This server is a resource server. Its metadata names the authorization server that it trusts (RFC 9728). It
+//! This server is a resource server. Its metadata names the trusted authorization server (RFC 9728). This module
 //! validates each token as a JSON Web Token (RFC 9068, RFC 8725) with the issuer's published keys (RFC 7517). `keys`
 //! loads the keys, `crypto` verifies signatures, and `claims` reads the expiry and the scopes.
 
@@ -95,7 +95,7 @@ impl From<jsonwebtoken::errors::Error> for NotTaken {
     }
 }
 
-/// The error that a text is not a valid URL of this server.
+/// The error for a text that is not a valid URL of this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "not an https URL without query and fragment, such as https://mcp.example.org/mcp (http only \
@@ -112,8 +112,8 @@ pub(crate) fn parse_audience(text: &str) -> Result<Url, InvalidAudience> {
 }
 
 impl AccessTokens {
-    /// Loads the issuer's keys. If the keys cannot be fetched from a URL now, the first token that needs them fetches
-    /// them.
+    /// Loads the issuer's keys. If the keys cannot be fetched from a URL now, they are fetched when the first token is
+    /// validated.
     ///
     /// # Errors
     ///

@@ -22,11 +22,12 @@ use crate::folder::Folder;
 /// The name of the folder, in the folder of receipts.
 const FOLDER: &str = "answers";
 
-/// The type of the signed content. Receipts have another type, so a signature of a receipt is never valid for a
-/// result, nor the other way round.
+/// The type of the signed content. Receipts have another type, so a signature of a receipt is never valid for a result,
+/// and a signature of a result is never valid for a receipt.
 const CONTENT_TYPE: &str = "application/vnd.qwed.answer";
 
-/// The maximum size of all results together, in bytes. Each process may exceed this maximum by 1/[`SLACK`].
+/// The maximum size of all results together, in bytes. Each process may exceed this maximum by 1/[`SLACK`] of the
+/// maximum.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// A process checks the size of the folder whenever it has stored 1/`SLACK` of the maximum.
@@ -89,7 +90,8 @@ impl AnswerFiles {
     /// Stores a content for a key, unless it is too large or the disk is almost full. Returns whether `remove_oldest`
     /// must be called. Blocks on the disk.
     ///
-    /// The file is not synced to the disk. If it is incomplete after a crash of the machine, it is not used.
+    /// The file is not synced to the disk, so the file may be incomplete after a crash of the machine. `read` ignores
+    /// incomplete files.
     pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<bool> {
         let bytes = u64::try_from(SIGNATURE_BYTES + content.len()).unwrap_or(u64::MAX);
         if bytes > RESULT_BYTES_MAX || free_bytes(self.receipts.folder())? < FREE_BYTES_MIN {
@@ -108,7 +110,7 @@ impl AnswerFiles {
         Ok(is_limit_near)
     }
 
-    /// Removes the least recently used files, until the others are within the limit. Blocks on the disk.
+    /// Removes the least recently used files, until the remaining files are within the limit. Blocks on the disk.
     pub(crate) fn remove_oldest(&self) {
         let Ok(folder) = Folder::open(&self.folder) else { return };
         let mut results: Vec<(SystemTime, OsString, u64)> = Vec::new();

@@ -15,7 +15,7 @@ use crate::ledger::AuditPlace;
 
 /// The type of the predicate of a signed head, with the version of the predicate.
 const AUDIT_HEAD_TYPE: &str = "https://qwed.ai/attestation/audit-head/v1";
-/// The name of the only subject of a statement. Its digest is the hash of the row.
+/// The name of the only subject of a statement. The digest of this subject is the hash of the row.
 const SUBJECT: &str = "audit-row";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) struct SignedHead {
     pub(crate) created_on: DateTime<Utc>,
 }
 
-/// Signs a head. Returns the bytes of its envelope, which are one line.
+/// Signs a head. Returns the bytes of the envelope, which has only one line.
 pub(super) fn sign(place: &AuditPlace, key: &SigningKey) -> serde_json::Result<Vec<u8>> {
     let subject = vec![Subject::new(SUBJECT, place.hash.clone())];
     let head = AuditHead { created_on: to_milliseconds(Utc::now()), seq: place.seq };

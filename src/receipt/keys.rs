@@ -105,8 +105,8 @@ impl SigningKey {
         Ok(Self::of(secret))
     }
 
-    /// Reads the private key from a file. Fails if another user can read the file, or if a user other than this user
-    /// and root can replace the file.
+    /// Reads the private key from a file. Fails if the file belongs to another user, or if another user (except root)
+    /// can read or replace the file.
     pub(crate) fn load(file: &Path) -> Result<Self, KeyError> {
         let named = || file.to_owned();
         let failed = |source| KeyError::Read { file: named(), source };
@@ -185,8 +185,8 @@ pub(crate) enum KeyState {
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     key: VerifyingKey,
-    /// The start and the end of the use of the key. `None` if both are unknown, because the key comes from a file
-    /// without records.
+    /// The times at which the use of the key began and ended. The second time is `None` while the key is in use. Both
+    /// are unknown if the key comes from a file without records.
     times: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
 }
 
@@ -307,7 +307,7 @@ impl KeyStore {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Generates a key. Fails if a key exists, unless `rotates` is `true`, which replaces the key.
+    /// Generates a key. If a key exists, replaces the existing key if `rotates` is `true`, and fails otherwise.
     ///
     /// The public key is written to the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
@@ -367,8 +367,8 @@ impl KeyStore {
     }
 }
 
-/// Rounds a time down to the precision of receipts. Otherwise a receipt from the millisecond in which its key was
-/// generated would be earlier than the key.
+/// Rounds a time down to milliseconds, the precision of receipts. Otherwise, the time in a receipt could be earlier
+/// than the generation of its key, if both happened in the same millisecond.
 pub(super) fn to_milliseconds(time: DateTime<Utc>) -> DateTime<Utc> {
     let text = time_text(time);
     text.parse().unwrap_or(time)

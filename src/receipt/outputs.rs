@@ -1,6 +1,6 @@
-//! Stores the outputs of scripts next to their receipts, if the admin wants it. Each output is a file, named by its
-//! SHA-256. Receipts contain only digests of outputs. With these files, a replay with another output can show the
-//! difference. An output is never used before its digest was compared.
+//! Stores the outputs of scripts next to their receipts, if the admin enables this. Each output is a file, named by its
+//! SHA-256. Receipts contain only digests of outputs, so a replay needs these files to show how its output differs. A
+//! stored output is never used before its content was compared with the digest in the receipt.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ use crate::folder::Folder;
 /// The name of the folder of outputs, in the folder of receipts.
 const OUTPUT_FOLDER: &str = "outputs";
 
-/// The maximum size of an output that is read, in bytes. A script has at most a mebibyte for each stream.
+/// The maximum size of an output that is read, in bytes. Each output stream of a script has at most one mebibyte.
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The maximum size of the notice at the end of a truncated stream, in bytes.

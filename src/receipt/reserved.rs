@@ -17,7 +17,7 @@ use crate::folder::Folder;
 /// The prefix of the names of drafts.
 const DRAFT: &str = ".new-";
 
-/// The maximum number of names in a folder that are searched for abandoned drafts.
+/// The maximum number of file names in a folder that the search for abandoned drafts reads.
 const NAMES_MAX: usize = 100_000;
 
 /// A draft, with disk space that is reserved for its content.

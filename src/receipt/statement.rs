@@ -87,8 +87,8 @@ pub(crate) struct Predicate<'a> {
     pub(crate) limits: Option<Limits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Run>,
-    /// For each file that was passed with the script, its type in the script's mapping `inputs`. The digests of the
-    /// files are among the subjects.
+    /// The files that were passed with the script, by name. The value is the type that the script sees in its mapping
+    /// `inputs`: text, bytes or JSON. The digests of the files are among the subjects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) inputs: BTreeMap<String, Form>,
     /// The reason why the script of an allowed call was not run.

@@ -8,8 +8,8 @@ use super::keys::{KeyState, PublicKeys, time_text};
 use super::statement::{CONTEXT_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TEST_RESULT_TYPE};
 use super::{Predicate, Statement, envelope, sha256};
 
-/// The content of a receipt. The receipt is valid if [`verify`] returned its content, but not necessarily if
-/// [`content_of`] did.
+/// The content of a receipt. [`verify`] returns this only for a valid receipt. [`content_of`] does not check whether
+/// the receipt is valid.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) statement: Statement<Value>,

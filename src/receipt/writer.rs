@@ -46,19 +46,20 @@ pub(crate) const INPUT: &str = "inputs/";
 /// The maximum number of files of a run of tests that become subjects of its receipt.
 const SUBJECTS_MAX: usize = 1000;
 
-/// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added. The
-/// other parts of a receipt take about two kilobytes and the length of the client's texts.
+/// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added to it.
+/// The other parts of a receipt take about two kilobytes, plus the length of the texts from the client.
 const RESERVED_BYTES: u64 = 16 * 1024;
 
 /// The disk space that is reserved for a Verification Context, in bytes. Its statement takes at most 16 KiB, and its
 /// list of checks has at most 64 entries.
 const RESERVED_FOR_DOCUMENT_BYTES: u64 = 64 * 1024;
 
-/// The disk space that is reserved for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
+/// The disk space that is reserved for each receipt of a run of tests, in bytes. A receipt with a thousand files has
+/// 200 KiB.
 const RESERVED_FOR_TESTS_BYTES: u64 = 512 * 1024;
 
-/// The reason why a receipt was not written. Its `Display` is shown to clients, so it names no path. The log has the
-/// details.
+/// The reason why a receipt was not written. Clients receive the text of this error, so the text contains no path. The
+/// log has the details.
 #[derive(Debug, Error)]
 pub(crate) enum WriteError {
     /// Scripts or tests could read the signing key. This is checked before the run, so the script was not run.
@@ -75,14 +76,15 @@ pub(crate) enum WriteError {
          nothing is run; ask the admin to look at the server's log"
     )]
     Tier(Tier),
-    /// The environment could not be described. This is done before the run, so the script was not run.
+    /// The environment could not be described. The description is created before the run, so the script was not run.
     #[error(
         "the interpreter cannot be described for a receipt, so nothing is run; ask the admin to \
          look at the \
          server's log"
     )]
     Environment(#[source] io::Error),
-    /// The disk space for the receipt could not be reserved. This is done before the run, so the script was not run.
+    /// The disk space for the receipt could not be reserved. The space is reserved before the run, so the script was
+    /// not run.
     #[error(
         "there is no room for its receipt, so nothing is run; ask the admin to look at the \
          server's log"
@@ -238,7 +240,8 @@ impl Receipts {
         limits: RunLimits,
         executor: &dyn Executor,
     ) -> Result<Draft, WriteError> {
-        // Without an interpreter or a sandbox, the script cannot run. The receipt then records that it did not run.
+        // Without an interpreter or a sandbox, the script cannot run. The receipt then records that the script was not
+        // run.
         let surroundings = match executor.surroundings().await {
             Some(surroundings) => {
                 self.require_safe_key(&surroundings)?;
@@ -293,7 +296,7 @@ impl Receipts {
         limits: RunLimits,
     ) -> io::Result<(ReservedFile, Option<Kept>)> {
         let environment = serde_json::to_vec(&environment)?.len();
-        // The envelope contains the environment as base64, which has four bytes for three bytes.
+        // The envelope contains the environment as base64, which encodes three bytes as four bytes.
         let environment = u64::try_from(environment.saturating_mul(4) / 3).unwrap_or(u64::MAX);
         let room = ReservedFile::new(&self.folder, RESERVED_BYTES.saturating_add(environment))?;
         let of_stream = u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX);
@@ -325,8 +328,8 @@ impl Receipts {
         environment.map_err(WriteError::Environment)
     }
 
-    /// Fails if scripts could read the signing key. After one success the check is skipped, because the plans of all
-    /// scripts differ only in their environments.
+    /// Fails if scripts could read the signing key. After one success the check is skipped, because all scripts can
+    /// read the same folders, except for the folders of their environments.
     fn require_safe_key(&self, surroundings: &Surroundings) -> Result<(), WriteError> {
         if self.is_key_safe.get().is_some() {
             return Ok(());
@@ -350,8 +353,7 @@ impl Receipts {
         Ok(())
     }
 
-    /// Returns whether the signing key is in `folder`. Returns `false` if it is in the folder of environments below
-    /// `folder`.
+    /// Returns whether the signing key is in `folder`, but not in the folder of environments below `folder`.
     pub(crate) fn has_key_in(&self, folder: &Path) -> bool {
         let holds = |folder: &Path| {
             UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file))
@@ -364,7 +366,7 @@ impl Receipts {
         &self,
         readable: impl IntoIterator<Item = &'p PathBuf>,
     ) -> Result<(), WriteError> {
-        // Skip paths that must never be readable. Another check refuses them.
+        // Skip paths that must never be readable, because another check refuses these paths.
         for folder in readable.into_iter().filter(|folder| may_be_readable(folder)) {
             if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file)) {
                 let (key, folder) = (self.key_file.display(), folder.display());

@@ -38,8 +38,8 @@ pub(crate) struct Argument {
 enum Kind {
     /// A string.
     Text,
-    /// A formula for `SymPy`. Only numbers, names, functions and operators are permitted. `SymPy` evaluates formulas
-    /// as Python, so other code could forge the outcome.
+    /// A formula for `SymPy`. Only numbers, names, functions and operators are permitted. `SymPy` evaluates formulas as
+    /// Python code, so any other text could be code that forges the outcome.
     Formula,
     /// A number in JSON's notation (RFC 8259, 6).
     Number,

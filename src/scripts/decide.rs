@@ -1,4 +1,4 @@
-//! Decides scripts: from the arguments to a permit or an audited refusal.
+//! Decides whether a script may run, and audits the decision. Turns the arguments of a call into a permit or a refusal.
 
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -31,7 +31,8 @@ pub(crate) struct Request {
     pub(crate) arguments: Arguments,
     /// The expressions of the script's tests, and files that are not in the arguments.
     pub(crate) with: Accompanying,
-    /// The credentials of the caller. A job belongs to the user that the transport has authenticated.
+    /// The credentials of the caller. If the script becomes a job, the job belongs to the user that the transport has
+    /// authenticated.
     pub(crate) presented: Presented,
     /// The caller's description of itself, for receipts.
     pub(crate) asked_by: AskedBy,
@@ -66,7 +67,8 @@ pub(crate) enum Decided {
     Denied { record: DecisionRecord, refusal: Refusal },
 }
 
-/// The permission to run a script, once for each turn that the caller takes. Only this file creates permits.
+/// The permission to run a script. Each run also needs a turn, which is the right to start a run now. Only this file
+/// creates permits.
 ///
 /// A permit does not contain the record of the decision. The record contains a second copy of the script, and a
 /// waiting job should need only one copy.
@@ -84,7 +86,8 @@ impl Permit {
         self.is_background
     }
 
-    /// Returns the user. The runs use the share of this user. `None` if the transport does not authenticate users.
+    /// Returns the user. The runs of the script count towards the share of this user. `None` if the transport does not
+    /// authenticate users.
     pub(crate) fn user(&self) -> Option<&UserName> {
         self.user.as_ref()
     }
@@ -142,8 +145,8 @@ impl Scripts {
     }
 
     /// Decides the script of a job again, on the server that is about to run the job. If an audit log exists, the log
-    /// must contain the first decision with the same proof, and must not contain a run of the script. Retries while
-    /// the log is unreachable, until `patience` is cancelled.
+    /// must contain the decision that was made when the job was placed, with the same proof. The log must not contain a
+    /// run of the script. Retries while the log is unreachable, until `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -170,8 +173,9 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
-    /// Decides a variant of an allowed script. Returns the variant if the gateway allows it. The variant has the
-    /// standard input of the script. It runs as a part of the script's own run, so its decision is not audited.
+    /// Asks the gateway whether a variant of an allowed script may run. If the gateway allows the variant, returns the
+    /// variant with the standard input of the script. The variant runs as a part of the script's own run, so the
+    /// decision about the variant is not audited.
     pub(super) async fn permitted_variant(
         &self,
         script: &AuthorizedScript,
@@ -226,8 +230,8 @@ impl Scripts {
     }
 
     /// Writes a decision to the audit log, if one exists. First authenticates the credentials, and sets the user and
-    /// the token of `asked_by`. Returns the place of the row in the log, and the proof that must still be valid when
-    /// the script starts.
+    /// the token of `asked_by`. Returns the position of the new row in the log, and the proof that must still be valid
+    /// when the script starts.
     async fn audit(
         &self,
         decision: &Decision,

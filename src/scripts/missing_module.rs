@@ -33,7 +33,7 @@ const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dependencies {
     pub(super) packages: Vec<Requirement>,
-    /// Whether the header lists more packages than these.
+    /// Whether the header lists further packages, which are not in `packages`.
     has_unread: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) enum Installs {
     Nothing,
     /// The packages with these names.
     Listed(Vec<String>),
-    /// The packages with these names. This script already runs with the packages of its header.
+    /// The packages with these names. The packages in this script's header are already installed.
     AsListed(Vec<String>),
     /// The packages that this script lists could not be installed.
     Failed,
@@ -210,8 +210,8 @@ fn modules(folders: &[PathBuf]) -> BTreeSet<String> {
     entries.filter_map(module).collect()
 }
 
-/// Returns the name of the module that an entry of a folder of installed packages contains. `None` if the entry is
-/// not a module for scripts.
+/// Returns the name of the module at this path, in a folder of installed packages. `None` if the path is not a module
+/// for scripts.
 fn module_of(entry: &Path) -> Option<String> {
     let file = entry.file_name()?.to_str()?;
     let name = match file.split_once('.') {

@@ -1,11 +1,11 @@
-//! The only entry for scripts: decide, audit the decision, wait for a turn, run, audit the end, sign a receipt.
+//! Carries out scripts: decide, audit the decision, wait for a turn (the right to start a run), run, audit the end,
+//! sign a receipt.
 //!
 //! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
 //! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
-//! once for each turn that the caller takes. `once` reuses the results of earlier runs, if the admin wants it. No
-//! other code in this program confirms a decision or passes a script to the executor. `packages` chooses the
-//! environment of a script. If the admin allows the packages that the script lists, `packages` makes an environment
-//! with them.
+//! once for each turn. `once` reuses the results of earlier runs, if the admin wants it. No other code in this program
+//! confirms a decision or passes a script to the executor. `packages` chooses the environment of a script. If the admin
+//! allows the packages that the script lists, `packages` makes an environment with them.
 //!
 //! This module never decides whether a script is safe. The gateway does. This module starts no process itself.
 
@@ -56,18 +56,18 @@ pub(crate) struct Scripts {
     session: Option<Arc<Session>>,
     /// The writer of receipts. `None` if the server writes no receipts for scripts.
     receipts: Option<Arc<Receipts>>,
-    /// The interpreter and the packages of scripts, for verdicts.
+    /// A cache for the description of the interpreter and its packages. Verdicts contain this description.
     environment: Arc<EnvironmentCache>,
-    /// Whether variants of verified scripts, with other numbers, are also run.
+    /// Whether verified scripts are run again with other numbers, to find checks that prove nothing.
     vacuity: bool,
     /// The results of earlier runs, if the admin wants to reuse them.
     once: Option<Once>,
-    /// The verdicts about which a result has a text for the model.
+    /// Selects the verdicts that a result explains to the model in a text.
     verdict_note: VerdictNote,
     turns: Arc<Turns>,
     /// The tier of the sandbox. It is set after an interpreter was found and tested in the sandbox.
     ready: OnceLock<Ready>,
-    /// Lookups of package versions that are in progress. A lookup takes as long as a short script.
+    /// The lookups of package versions that are in progress. Calls do not wait for these lookups.
     lookups: TaskTracker,
     /// The number of runs that were killed because they used too many pipes.
     pipe_shortages: AtomicU64,
@@ -96,7 +96,7 @@ impl Scripts {
     }
 
     /// Writes decisions and runs to the audit log of `governance`. Checks proofs with the store of `governance`. Runs
-    /// then share a queue of turns with governed tools.
+    /// then take their turns from the same `Turns` as governed tools.
     pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
         let Some(governance) = governance else { return self };
         let turns = Arc::clone(governance.turns());
@@ -109,8 +109,8 @@ impl Scripts {
         Self { session, ..self }
     }
 
-    /// Writes a receipt for every run and every refusal, if `receipts` applies to scripts. Then also stores reusable
-    /// results next to the receipts.
+    /// Writes a receipt for every run and every refusal, if `receipts` applies to scripts. In this case, reusable
+    /// results are also stored in files next to the receipts.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
         let Some(receipts) = receipts.and_then(Receipts::of_scripts) else { return self };
         let once = self.once.map(|once| once.with_receipts(receipts));
@@ -181,8 +181,8 @@ impl Scripts {
         self.lookups.wait().await;
     }
 
-    /// Ends the processes that outlive single runs. `runs` is the future that ends the last runs. Completes when
-    /// these processes have ended and `runs` has completed.
+    /// Ends the processes that outlive single runs, such as fork servers. The future `runs` must end the runs in
+    /// progress. Completes when these processes have ended and `runs` has completed.
     pub(crate) async fn shut_down(&self, runs: impl Future<Output = ()>) {
         let settled = async {
             runs.await;

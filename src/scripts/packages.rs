@@ -1,10 +1,10 @@
 //! Environments with the packages that a script lists in its header (PEP 723), if the admin allows these packages
 //! (`QWED_MCP_ENV_ALLOW`).
 //!
-//! Each environment contains the packages of one list. It is made before the script takes its turn. Other scripts
-//! with the same list use it too, also on later servers. Packages are installed from wheels, as in
-//! `qwed-mcp env create`, so that none of their code runs outside of the sandbox. Scripts without such a header never
-//! use these environments.
+//! Each environment contains the packages of one list. The environment is made before the script waits for its turn.
+//! Other scripts with the same list use the same environment, even after a restart of the server. Packages are
+//! installed from wheels, as in `qwed-mcp env create`, so that none of their code runs outside of the sandbox. Scripts
+//! without such a header never use these environments.
 //!
 //! Environments are made one after another, on a separate thread, because reading, compiling and removing packages
 //! blocks. An environment is not begun if no call waits for it any more.
@@ -50,10 +50,10 @@ pub(super) struct ScriptPackages {
     /// Whether missing environments are made. Otherwise only existing environments are used.
     makes: bool,
     settings: Settings,
-    /// The executor of scripts without packages of their own.
+    /// The executor of scripts without an environment of their own.
     executor: Arc<dyn Executor>,
     environments: Arc<Mutex<BTreeMap<Vec<String>, Made>>>,
-    /// The right to make an environment. It has one permit.
+    /// The semaphore for making environments. It has one permit, so that environments are made one after another.
     maker: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -105,7 +105,7 @@ impl Drop for Waiting {
 
 #[derive(Default)]
 pub(crate) enum Chosen {
-    /// The executor of scripts without packages of their own.
+    /// The executor of scripts without an environment of their own.
     #[default]
     Usual,
     /// The packages that the script lists could not be installed, so it runs in the usual executor.
@@ -115,7 +115,7 @@ pub(crate) enum Chosen {
 }
 
 impl Chosen {
-    /// Returns the executor of the script. `usual` is the executor of scripts without packages of their own.
+    /// Returns the executor of the script. `usual` is the executor of scripts without an environment of their own.
     pub(super) fn executor<'e>(&'e self, usual: &'e Arc<dyn Executor>) -> &'e Arc<dyn Executor> {
         match self {
             Self::Usual | Self::NotInstalled => usual,
@@ -301,7 +301,7 @@ impl ScriptPackages {
     }
 }
 
-/// If too many environments are complete, drops the executor of the environment that was needed longest ago. The
+/// If too many environments are complete, drops the executor of the unused environment that was needed longest ago. The
 /// environment can be removed only when no executor uses it.
 fn forget_oldest(environments: &mut BTreeMap<Vec<String>, Made>) {
     let complete = environments.iter().filter_map(|(key, made)| {
@@ -334,7 +334,8 @@ impl Made {
 /// The task of making one environment.
 struct Work {
     wanted: Vec<Requirement>,
-    /// The interpreter of scripts without packages of their own. The environment uses its base Python.
+    /// The interpreter of scripts without an environment of their own. The new environment uses the base Python of this
+    /// interpreter.
     python: PathBuf,
     makes: bool,
     settings: Settings,
@@ -357,7 +358,7 @@ impl Work {
         };
         loop {
             if let Some(found) = environments.matching(&order.lock_sha256(), &order.with(), &base) {
-                // `found` marks the environment as in use until the executor does.
+                // Until the new executor marks the environment as in use, `found` does so.
                 return self.own(found.environment.python()).await.map(|(own, _)| own);
             }
             match self.make(&environments, &order).await {
@@ -385,7 +386,8 @@ impl Work {
         self.own(made.python()).await.map(|(own, _)| own)
     }
 
-    /// Returns an executor for an interpreter that works in the sandbox, and the version of the interpreter.
+    /// Returns an executor for the interpreter `python`, and the version of the interpreter. Fails if the interpreter
+    /// does not work in the sandbox.
     async fn own(&self, python: PathBuf) -> Result<(Own, String), MakeError> {
         let settings = Settings { python: Some(python.clone().into()), ..self.settings.clone() };
         let executor = self.executor.with_interpreter(&settings).ok_or(MakeError::NotUsable)?;

@@ -1,5 +1,5 @@
-//! Waits for the turn of a run. A call needs no turn if it receives the result of an earlier run. This module never
-//! runs a script.
+//! Waits for the turn of a run, which is the right to start the run. A call that receives the result of an earlier run
+//! needs no turn. This module never runs a script.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,8 @@ use super::{Permit, Scripts};
 pub(crate) struct RunRequest {
     pub(crate) limits: RunLimits,
     pub(crate) stdin: Stdin,
-    /// The index of the expression that is evaluated after the script, among the expressions of the decision.
+    /// The expression that is evaluated after the script, as an index into the expressions that were decided with the
+    /// script.
     pub(crate) call: Option<usize>,
     /// Receives the output of the script while it runs.
     pub(crate) echo: Echo,
@@ -35,7 +36,7 @@ impl RunRequest {
     }
 }
 
-/// A turn of a script, with the packages that are chosen for the script.
+/// The right to start a run of a script, with the executor that was chosen for the script.
 pub(crate) struct ScriptTurn {
     pub(super) chosen: Chosen,
     pub(super) part: Part,
@@ -60,9 +61,9 @@ struct Place<'a> {
 }
 
 impl Scripts {
-    /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the
-    /// permit's user in a lane. See [`Turns::take`](crate::executor::Turns::take). The turn is only for the run of
-    /// this request.
+    /// Waits for the packages that the script lists, if the server installs them. Then waits until the permit's user
+    /// has a turn. Each lane has its own turns. See [`Turns::take`](crate::executor::Turns::take). The turn is only for
+    /// the run of this request.
     #[instrument(target = SPANS, name = "queue.wait", skip_all)]
     pub(crate) async fn turn(
         &self,
@@ -77,7 +78,7 @@ impl Scripts {
         self.turn_with(chosen, permit, request, lane, waits, cancel).await
     }
 
-    /// Waits for a turn of the permit's user in a lane. `chosen` is the executor with the script's packages.
+    /// Waits until the permit's user has a turn in this lane. `chosen` is the executor with the script's packages.
     pub(crate) async fn turn_with(
         &self,
         chosen: Chosen,

@@ -95,8 +95,8 @@ impl Scripts {
     }
 }
 
-/// Returns whether a check that held is about all elements of a generated collection. Such a check can hold in all
-/// variants and still test its claim. Also `true` if the verdict omits checks.
+/// Returns whether a check that held is about all elements of a generated collection. Such a check can test its claim,
+/// although the check holds in all variants. Also returns `true` if the verdict omits checks.
 fn has_general_check(names: &ScriptNames, verdict: &Verdict) -> bool {
     let pairs = names.checks.iter().zip(&verdict.checks);
     let mut held = pairs.filter(|(_, report)| report.state == CheckState::Held);

@@ -65,8 +65,8 @@ pub(crate) struct CallContext {
     pub(crate) request: RequestKey,
     /// Cancelled when the client no longer wants the reply, or when the server shuts down.
     pub(crate) cancel: CancellationToken,
-    /// The credentials of the caller. A job belongs to the user that the transport has authenticated, and to no other
-    /// user.
+    /// The credentials of the caller. If the call places a job, the job belongs only to the user that the transport has
+    /// authenticated.
     pub(crate) presented: Presented,
     /// The client and the model, for receipts.
     pub(crate) asked_by: AskedBy,
@@ -128,8 +128,8 @@ impl Server {
         Self { jobs, ..self }
     }
 
-    /// Returns the verifier for scripts that arrive over HTTP outside of MCP. These scripts and the scripts of calls
-    /// take turns in one queue.
+    /// Returns the verifier for scripts that arrive over HTTP outside of MCP. These scripts wait for their turns in the
+    /// same queue as the scripts of calls.
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
@@ -246,9 +246,9 @@ impl Server {
         let turn = self.scripts.turn(permit, &request, Lane::Calls, &waits_for_turn, &cancel);
         let Some(turn) = turn.await else { return Reply::cancelled(record, model) };
         let run = self.scripts.run(permit, &turn, request).await;
-        // The turn of an authenticated user ends here, before the wait for memory, so that other users can run scripts.
-        // A client without a user keeps its turn. The number of turns then limits the number of outputs that wait for
-        // this client to read.
+        // If the user is authenticated, release the turn before the wait for memory, so that other users can run
+        // scripts. A client without a user keeps its turn, so that the number of turns limits the number of unread
+        // outputs of such clients.
         let user = permit.user().map(UserName::as_str);
         let _turn = user.is_none().then_some(turn);
         let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
@@ -333,7 +333,7 @@ impl Server {
         TextLimits { timeout, chars_max: self.chars_max }
     }
 
-    /// If the run of a reply had a lower sandbox tier than possible, adds the reason to the reply.
+    /// If the script ran at a lower sandbox tier than possible, adds the reason to the reply.
     fn with_step_down(&self, reply: Reply) -> Reply {
         let Some(step_down) = self.scripts.step_down() else { return reply };
         reply.with_step_down(step_down, &self.is_step_down_told)

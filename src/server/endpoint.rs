@@ -35,8 +35,8 @@ use super::signature::Signed;
 /// minute.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// The maximum time that a call without a session, in the handshake era, waits for its turn. Its client cannot cancel
-/// it, because no later message can refer to it. SDKs give up after a minute.
+/// The maximum time that a call of the handshake era waits for its turn, if the call has no session. The client cannot
+/// cancel such a call, because later messages cannot refer to the call. SDKs give up after a minute.
 const TURN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The MCP endpoint of the server. It has one URL for all messages.
@@ -46,7 +46,7 @@ pub(crate) struct Endpoint {
     /// `true` if handshakes begin no session. Any replica can then handle the next request of a client.
     is_sessionless: bool,
     turn_deadline: Duration,
-    /// The number of exchanges without a session so far. It names the next exchange.
+    /// The number of exchanges without a session so far. The name of the next exchange contains this number.
     exchanges: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -60,7 +60,7 @@ pub(crate) struct Post {
     /// The value of the header `Mcp-Session-Id`.
     pub(crate) session: Header,
     pub(crate) presented: Presented,
-    /// The shares of limits that the request uses until it ends.
+    /// The parts of limited resources that the request uses until it ends.
     pub(crate) held: Vec<Held>,
 }
 
@@ -181,8 +181,8 @@ impl Endpoint {
         let cannot_cancel = request.era == Era::Handshake && !has_session;
         let turn_deadline = cannot_cancel.then_some(TurnDeadline(self.turn_deadline));
         let (opening, era) = (request.client.clone(), request.era);
-        // A subscription never has an event on this server. After the acknowledgement, it releases its shares of
-        // limits, and occupies only its connection.
+        // A subscription on this server never receives an event. After the acknowledgement, the subscription releases
+        // the limited resources in `held`, and occupies only its connection.
         let mut held = held;
         let until_first =
             if request.is_subscription() { std::mem::take(&mut held) } else { Vec::new() };

@@ -368,8 +368,8 @@ impl ServerHandler for Handler {
     }
 
     /// Keeps an acknowledged subscription open until the client cancels it, the client closes its end of the
-    /// connection, or the server shuts down. Otherwise an open subscription would delay the end of the connection,
-    /// like a call in flight.
+    /// connection, or the server shuts down. If a subscription stayed open longer, it would delay the end of the
+    /// connection, like a call in flight.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         tokio::select! {
             () = subscription.cancelled() => {}

@@ -1,5 +1,5 @@
-//! Sends progress notifications during a long call (MCP, `basic/utilities/progress`). Also enforces the deadline for
-//! the call's turn. This module never delays the call itself.
+//! Sends progress notifications during a long call (MCP, `basic/utilities/progress`). Also cancels a call that has no
+//! turn at its deadline. This module never delays the call itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +50,7 @@ impl PrintedEnd {
         end.drain(..surplus);
     }
 
-    /// Returns the last line that is not blank, without hidden characters and shortened.
+    /// Returns the last line that is not blank. The returned line is shortened, and contains no hidden characters.
     fn last_line(&self) -> Option<String> {
         let end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&end);

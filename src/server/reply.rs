@@ -1,4 +1,5 @@
-//! The reply to a call, with the documented texts. This module never decides or runs anything.
+//! Builds the reply to a call: its texts, pictures and metadata. This module never decides whether a call is allowed,
+//! and never runs anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,8 +153,8 @@ impl Reply {
         Self { remarks: remarks.unwrap_or(reply.remarks), verdict, ..reply }
     }
 
-    /// Creates the result of a task. A synchronous run of the same script has the same result, without the state of the
-    /// job.
+    /// Creates the result of a task. It equals the result of a synchronous run of the script, but also contains the
+    /// state of the job.
     pub(super) fn task_result(job: &Job, end: &JobEnd, limits: TextLimits) -> Self {
         let decision = Value::clone(&job.decision);
         let reply = match end {
@@ -276,8 +277,9 @@ impl Reply {
         reply
     }
 
-    /// Adds the reason why the run had a lower sandbox tier than possible to `_meta`. If machines of this kind can have
-    /// a higher tier, a text also explains the reason to the model, unless `was_told` is already `true`.
+    /// Adds the reason why the run had a lower sandbox tier than possible to `_meta`. Also explains the reason to the
+    /// model in a text, unless machines of this kind are known to lack the higher tier, or `was_told` is already
+    /// `true`.
     pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
         let Some(Value::Object(execution)) = &mut self.execution else { return self };
         // The tier is `null` for a run that never started.
@@ -385,7 +387,7 @@ impl Reply {
     }
 }
 
-/// Returns the verdict on a script without a run. `None` if the call is not about a script.
+/// Returns the verdict on a script that was not run. `None` if the call is not about a script.
 fn verdict_of(
     record: &DecisionRecord,
     model: Option<&str>,
@@ -421,7 +423,8 @@ fn printed(outcome: &Outcome, chars_max: CharsMax) -> Vec<String> {
         .collect()
 }
 
-/// Returns the output of a run that timed out. It is a separate block after the documented text.
+/// Returns the output of a run that timed out. The reply contains this output as a separate block after the documented
+/// text.
 fn printed_before_timeout(outcome: &Outcome, chars_max: CharsMax) -> Option<String> {
     let printed = printed(outcome, chars_max);
     let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
@@ -495,7 +498,7 @@ fn not_run(reason: &str) -> String {
     format!("Execution error: {reason}.")
 }
 
-/// Returns the reason in the reply if the replica that ran a job was lost. The script may have run.
+/// Returns the error text of a job for which the replica that ran the job was lost. The script may have run.
 fn lost(worker: &str) -> String {
     format!("the worker {worker} was lost; the script may have run in part")
 }

@@ -28,14 +28,14 @@ pub(crate) const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
 /// needs. A client that does not want to wait kills the server. A run that is not recorded in this time is listed as
 /// unfinished.
 const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
-/// The time for looking up the versions that a bill of materials lists. It is short, because a client that has waited
-/// longer kills the server, and then no bill is written.
+/// The time for looking up the versions that a bill of materials lists. It is short, because a client that does not
+/// want to wait kills the server. Then no bill of materials is written.
 const GRACE_FOR_VERSIONS: Duration = Duration::from_secs(2);
 /// The time for removing an incomplete environment with thousands of files. A client that does not want to wait kills
 /// the server.
 const GRACE_FOR_ENVIRONMENT: Duration = Duration::from_secs(5);
 /// The time for completing the line that is being written. On a busy machine, a client may read nothing for a while.
-/// Together with the first two times, it stays below the two seconds that SDKs wait.
+/// `GRACE_AFTER_INPUT`, `GRACE_AFTER_CANCEL` and this time together are shorter than the two seconds that SDKs wait.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Error)]
@@ -88,8 +88,8 @@ pub(crate) async fn remove_incomplete(server: &Server) {
     let _ = timeout(GRACE_FOR_ENVIRONMENT, server.scripts.remove_incomplete()).await;
 }
 
-/// Ends the runs of the server. `connections` completes when all connections, which were already cancelled, have
-/// ended. Returns when all runs and connections have ended, or after a timeout.
+/// Ends the runs of the server. The caller must have cancelled all connections. The future `connections` completes when
+/// the connections have ended. Returns when all runs and connections have ended, or after a timeout.
 pub(crate) async fn end_runs(server: &Server, connections: impl Future<Output = ()>) {
     let cleared = async { tokio::join!(connections, server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
@@ -126,9 +126,9 @@ where
     }
 }
 
-/// Waits until the client has closed standard input, and its calls have had time to finish. If the client does not
-/// read replies, the transport stops reading before the end of the input. Then the hang-up of the pipe shows that the
-/// client is gone.
+/// Waits until the client has closed standard input, and then until the calls in flight have had time to finish. If the
+/// client does not read replies, the transport stops reading before the end of the input. In this case, a hang-up of
+/// the pipe shows that the client is gone.
 async fn input_ended(events: &ConnectionEvents) {
     tokio::select! {
         () = events.input_ended.cancelled() => {}

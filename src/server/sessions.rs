@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 use crate::ledger::UserName;
 
-/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session replaces the
-/// longest unused session of the user with the most sessions. The client of the replaced session must begin a new
-/// session.
+/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session replaces a session of
+/// the user with the most sessions. Of these, it replaces the session that was unused for the longest time. The client
+/// of the replaced session must begin a new session.
 const SESSIONS_MAX: usize = 4096;
 
 /// The time after which an unused session is removed, if the number of sessions is at its maximum.
@@ -97,8 +97,9 @@ impl Sessions {
         id
     }
 
-    /// Adds a request to a session of `user`. Returns the session's id, the session's client, and a guard that removes
-    /// the request when it is dropped. Until then, `Sessions::cancel` can cancel the request with the token `cancel`.
+    /// Adds a request to a session of `user`. Returns the session's id, the session's client, and a guard. Dropping the
+    /// guard removes the request. While the guard exists, `Sessions::cancel` can cancel the request through the token
+    /// `cancel`.
     pub(super) fn take(
         &self,
         session: &str,
@@ -169,8 +170,8 @@ impl Drop for SessionCall {
     }
 }
 
-/// Returns the description of a client that a session stores: its name and version, both shortened, and the agreed
-/// protocol version.
+/// Returns the data of a client that is stored in a session: the name and version of the client, both shortened, and
+/// the agreed protocol version.
 fn shortened(client: &ClientConfig, version: ProtocolVersion) -> ClientConfig {
     let short = |text: &str| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
     let Implementation { name, version: of_client, .. } = &client.client_info;

@@ -26,7 +26,7 @@ impl CharsMax {
         [shortened(stdout, stdout_max), shortened(stderr, stderr_max)]
     }
 
-    /// Returns the size and the digest of each whole stream that [`CharsMax::streams`] shortens, for programs. `None`
+    /// For each stream that [`CharsMax::streams`] shortens, returns the size and the digest of the whole stream. `None`
     /// if neither stream is shortened.
     pub(super) fn whole_streams(self, outcome: &Outcome) -> Option<Value> {
         let streams = [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)];

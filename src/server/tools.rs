@@ -94,7 +94,7 @@ fn execution_description(settings: &Settings) -> String {
     )
 }
 
-/// The sentence about the lifetime of jobs in a database, which outlive the server that placed them.
+/// The sentence about the lifetime of jobs in a database. These jobs outlive the server that placed them.
 const SHARED_JOBS_LIVE: &str = "Jobs are kept for one hour after their last change.";
 
 fn status_description(settings: &Settings) -> String {
@@ -110,15 +110,15 @@ fn status_description(settings: &Settings) -> String {
 
 const RUN_ID: &str = "The run_id that run_pytest returned.";
 
-/// The `_meta` key for the length up to which Claude Code does not cut a tool's result, in characters.
+/// The `_meta` key for a number of characters. Claude Code does not cut results of the tool up to this length.
 const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
 /// The highest value of this key that Claude Code accepts.
 const RESULT_CHARS_MAX: usize = 500_000;
 /// The number of characters that a result may have besides the output of the script.
 const OTHER_CHARS: usize = 10_000;
 
-/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, it prevents Claude Code
-/// from cutting results further.
+/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, the `_meta` contains a
+/// length up to which Claude Code does not cut results.
 fn tool_meta(settings: &Settings) -> MetaObject {
     let mut meta = card::tool_meta();
     if let Some(chars) = settings.result_chars {

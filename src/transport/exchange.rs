@@ -1,8 +1,8 @@
 //! An exchange over HTTP: one request, and all messages up to its last response. This module never handles HTTP itself.
 //!
 //! Each exchange is a separate connection to rmcp, so that requests of different clients may have the same id. The
-//! request is parsed and counted as over stdio. It is in flight until two conditions hold: its handler has ended, and
-//! either the last byte of its response is written, or the response is no longer read.
+//! request is parsed and counted in the same way as a request over stdio. The request is in flight until its handler
+//! has ended and its response is completely written (or the client no longer reads the response).
 
 use std::io;
 use std::sync::Arc;
@@ -33,10 +33,11 @@ use super::protocol_error::ProtocolError;
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
 
 /// The time for which a call of the handshake era continues after its client disconnected. In this era, a broken
-/// connection does not cancel the call. But the client cannot request the response again.
+/// connection does not cancel the call. The call still ends after this time, because the client has no way to request
+/// the response again.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
 
-/// The maximum time that a call waits for its turn, if its client cannot cancel the call.
+/// The maximum time that a call waits for the start of its run, if its client cannot cancel the call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnDeadline(pub(crate) Duration);
 
@@ -135,7 +136,7 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
     }
 }
 
-/// The conditions under which a request is carried out.
+/// The connection, credentials, resources and limits with which a request is carried out.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) connection: Connection,
@@ -145,7 +146,7 @@ pub(crate) struct Terms {
     pub(crate) held: Vec<Held>,
     /// Cancelled when the client cancels the request.
     pub(crate) cancel: CancellationToken,
-    /// The maximum time that the call waits for its turn. `None` for no maximum.
+    /// The maximum time that the call waits for the start of its run. `None` for no maximum.
     pub(crate) turn_deadline: Option<TurnDeadline>,
 }
 
@@ -171,8 +172,8 @@ impl PostedRequest {
         matches!(self.message.request, ClientRequest::SubscriptionsListenRequest(_))
     }
 
-    /// Opens the exchange. Returns the transport for rmcp, and the outlet from which its messages are sent to the
-    /// client. Must be called within a Tokio runtime.
+    /// Opens the exchange. Returns the transport for rmcp, and the outlet with the messages for the client. Must be
+    /// called within a Tokio runtime.
     pub(crate) fn open(self, terms: Terms) -> (Exchange, Outlet) {
         let Self { id, era, mut message, bytes, .. } = self;
         let Terms { connection, mut presented, held, cancel, turn_deadline } = terms;
@@ -218,8 +219,8 @@ impl PostedRequest {
     }
 }
 
-/// Returns the description of a client of the handshake era without a session. Only the client's protocol version is
-/// known.
+/// Returns the description of a client that uses a protocol version with a handshake, but has no session. Only the
+/// client's protocol version is known.
 pub(crate) fn client_without_session(version: Option<ProtocolVersion>) -> ClientConfig {
     let version = version.unwrap_or(ProtocolVersion::V_2025_03_26);
     InitializeRequestParams::default().with_protocol_version(version)

@@ -23,8 +23,9 @@ mod linux {
     use tokio::net::unix::pipe::Receiver;
 
     pub(super) async fn wait(input: impl AsFd) -> io::Result<Ready> {
-        // `from_owned_fd_unchecked` accepts any descriptor. `input` may also be a socket or a blocking descriptor,
-        // because this function never reads. For a regular file, which never hangs up, it returns an error.
+        // `from_owned_fd_unchecked` does not check the type of the descriptor. `input` may also be a socket or a
+        // blocking descriptor, because this function never reads. For a regular file, which never hangs up, the result
+        // is an error.
         let input = Receiver::from_owned_fd_unchecked(input.as_fd().try_clone_to_owned()?)?;
         // Wait for priority data instead of readable data, which would wake this task for every line. The descriptor is
         // registered for reading only, so this wait returns only at the hang-up.

@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 /// The maximum length of a line, in bytes. A script has at most 1 MiB, and a few MiB after JSON has escaped it.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The maximum size of a line's buffer that is kept for the next line, in bytes.
+/// The maximum capacity in bytes with which the buffer of a line is reused for the next line.
 const LINE_BYTES_KEPT: usize = 64 * 1024;
 
 const READ_BUFFER_BYTES: usize = 64 * 1024;

@@ -28,8 +28,8 @@ const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const CALL_VALUES_MAX: usize = 10_000;
 /// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
-/// The smallest double that may stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a double. It
-/// is refused if it is not smaller than this number.
+/// The start of the range in which a double can represent several integers (RFC 8259, 6). An id like `2.0` is parsed as
+/// a double, and is refused if its absolute value is in this range.
 const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods that this server has, in at least one era. A request with another method is answered with "method not
@@ -185,8 +185,8 @@ fn request_id(raw: &RawValue) -> Option<RequestId> {
     }
 }
 
-/// Returns the integer that a number like `2.0` stands for. `None` if the number is not an integer, or may stand for
-/// several.
+/// Converts a number like `2.0` to an integer. `None` if the number is not an integer, or is in the range in which a
+/// double can represent several integers.
 fn exact_integer(number: f64) -> Option<i64> {
     if number.fract() != 0.0 || number.abs() >= INTEGER_EXACT_END {
         return None;
@@ -216,8 +216,8 @@ fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpc
     }
 }
 
-/// Parses a request other than `tools/call`, with rmcp. If rmcp cannot parse the parameters of a known method, it
-/// creates a `CustomRequest`. The handler replies to it with an error.
+/// Parses a request other than `tools/call`, with rmcp. If the parameters of a known method are invalid, rmcp creates a
+/// `CustomRequest`, and the handler replies with an error.
 fn request(
     id: RequestId,
     method: &str,

@@ -67,8 +67,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         Self { sink, errors, wake }
     }
 
-    /// Writes one message as a line. When it is the message's turn, calls `is_wanted`, and skips the message if the
-    /// result is `false`. The line is written when this function returns.
+    /// Writes one message as a line. Calls `is_wanted` immediately before the message is queued, and skips the message
+    /// if the result is `false`. The line is written when this function returns.
     pub(super) async fn write(
         &self,
         message: &ServerJsonRpcMessage,
@@ -79,7 +79,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
 
     /// Waits until one more protocol error fits into the queue. Cancel-safe.
     pub(super) async fn wait_for_room(&self) {
-        // Drop the reservation. The slot stays free, because only the caller queues errors.
+        // Drop the reserved slot. The slot stays free until the caller queues its error, because no other task queues
+        // errors.
         drop(self.errors.reserve().await);
     }
 

@@ -1,4 +1,4 @@
-//! Tests of the transport. The client is a text of lines, and the test itself is the server.
+//! Tests of the transport. A text with lines takes the part of the client, and the test takes the part of the server.
 
 use futures_util::FutureExt as _;
 use rmcp::model::ServerResult;

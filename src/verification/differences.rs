@@ -40,15 +40,16 @@ impl Word {
     }
 }
 
-/// The measure of a deterministic run that makes the functions of a row return the same values in each run.
+/// The measure by which a deterministic run makes functions return the same values in each run. A row of a table names
+/// functions and their measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pinned {
     Never,
     /// The functions draw numbers from `random` or `numpy.random`. A deterministic run sets the seeds of both.
     BySeeds,
     ByAddresses,
-    /// The functions read a clock, or random bits of the kernel. A deterministic run fixes both if the machine
-    /// supports it.
+    /// The functions read a clock, or random bits of the kernel. If the machine supports it, a deterministic run
+    /// replaces both by values that are the same in each run.
     ByClock,
     /// The functions return paths or PIDs. These are the same in each run if the run has a file tree of its own.
     ByTree,
@@ -75,7 +76,7 @@ enum Uses {
     /// The script imports one of the libraries, and uses a member with one of these names. The member may belong to a
     /// module or to an unknown object.
     Members { libraries: &'static str, names: &'static str },
-    /// The script imports one of the libraries, and uses a member. A word in the member's name begins with one of the
+    /// The script imports one of the libraries, and uses a member with a name in which a word begins with one of the
     /// prefixes in `starts`.
     Words { libraries: &'static str, starts: &'static str },
     /// The script imports one of the libraries, and its source contains one of these texts. The comparison ignores
@@ -241,7 +242,7 @@ const LIBRARIES: [&str; 17] = [
     "z3",
 ];
 
-/// Packages whose native code causes no difference if clocks and random bits are fixed.
+/// Packages with native code that causes no difference between runs if clocks and random bits are the same in each run.
 const NATIVE: [&str; 13] = [
     "PIL",
     "_cffi_backend",
@@ -258,8 +259,8 @@ const NATIVE: [&str; 13] = [
     "yaml",
 ];
 
-/// Modules that other modules import, such as `random` in `statistics.random`. The search finds them as members of any
-/// module.
+/// Modules that the search also finds as members of other modules. For example, `statistics.random` is the module
+/// `random`, because `statistics` imports it.
 const HELD: [&str; 8] =
     ["random", "time", "datetime", "os", "uuid", "secrets", "tempfile", "threading"];
 

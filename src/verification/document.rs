@@ -141,7 +141,8 @@ pub(crate) struct TestRun {
     pub(crate) pytest: Option<String>,
     /// The SHA-256 of the policy that permitted the run.
     pub(crate) policy_sha256: Option<String>,
-    /// The limits of the run, its tier, and the level of the judge. All values are strings.
+    /// The limits of the run, its tier, and the level of the judge (the protection of the test results against
+    /// forgery). All values are strings.
     pub(crate) configuration: Value,
     /// The arguments, the workspace and the counts. All values are strings, or counts below 2^53.
     pub(crate) evidence: Map<String, Value>,
@@ -223,7 +224,7 @@ fn document(outcome: Conclusion, parts: Parts) -> Value {
         ("evidence", Some(object([("evidence", Some(evidence))]))),
         ("decision", Some(json!({ "admission": admission }))),
     ]);
-    // The bound payload contains all fields of the context except the commitment itself (`proof_ref`).
+    // `proof_ref` is the digest of this payload, so the payload contains all fields of the context except `proof_ref`.
     let mut payload =
         object([("formal_statement", Some(Value::String(statement))), ("context", Some(context))]);
     let proof_ref = (outcome == Conclusion::Verified).then(|| digest(canonical(&mut payload)));
@@ -250,7 +251,8 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
         .into()
 }
 
-/// The executed checks, one on each line, and the number of checks that exceed the limits.
+/// The parts of the text that becomes the `statement` of a document: the executed checks, one on each line, and the
+/// number of checks that were omitted because of the limits.
 struct Statement {
     lines: String,
     omitted: usize,
@@ -274,7 +276,9 @@ fn statement(reports: &[CheckReport]) -> Statement {
 }
 
 impl Statement {
-    /// Returns the statement. If checks are missing, the statement names the script or the tests with `subject`.
+    /// Returns the text of the statement: the executed checks. `subject` returns a text that identifies the script or
+    /// the tests. If checks were omitted, the statement ends with this text. If no checks were executed, the statement
+    /// consists only of this text.
     fn text(self, subject: impl Fn() -> String) -> String {
         let Self { mut lines, omitted } = self;
         if omitted > 0 {
@@ -286,7 +290,7 @@ impl Statement {
     }
 }
 
-/// Returns the statement that identifies a script by its digest.
+/// Returns the text that identifies a script by its digest in a statement.
 fn script_statement(digest: &str) -> String {
     format!("script {digest}")
 }
@@ -330,7 +334,7 @@ fn configuration(
     configuration
 }
 
-/// Returns the retained evidence. All values are strings or counts.
+/// Returns the evidence in the document of a run. All numbers are integers.
 fn evidence(
     script: &AuthorizedScript,
     circumstances: &Circumstances,

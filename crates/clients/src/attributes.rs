@@ -1,6 +1,7 @@
 //! Copies the extended attributes of a file: its access control list, and the attributes of user programs. If a file
-//! has a list, the group bits of its mode contain the mask of the list. In a copy without the list, these bits would
-//! become rights of the group. This module never touches other attributes, which belong to the system.
+//! has an access control list, the group bits of the file's mode contain the mask of this list. In a copy without the
+//! list, the group bits would give rights to the file's group. This module never touches attributes that belong to the
+//! system.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,8 +15,8 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// The name of the attribute that contains the access control list (`acl(5)`).
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-/// The prefix of the attributes that user programs set. Other attributes are not copied, because the system sets them
-/// on a new file itself.
+/// The prefix of the attributes that user programs set. Apart from the access control list, attributes without this
+/// prefix are not copied, because the system sets them on each new file.
 const OF_USERS: &[u8] = b"user.";
 
 /// The extended attributes of a file: their names and values.

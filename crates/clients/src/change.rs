@@ -135,7 +135,7 @@ pub struct State {
     pub obstacle: Option<TargetError>,
 }
 
-/// An entry that starts this server.
+/// An entry in a client's configuration file. The client starts this server by this entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryState {
     pub name: String,
@@ -311,8 +311,8 @@ impl Change {
         made.map(|()| backup)
     }
 
-    /// Runs `claude` to make the change, and checks that the file then contains the requested entry, or no entry after
-    /// a removal.
+    /// Runs `claude` to make the change. Then reads the file, and fails if the entry is not as requested, or still
+    /// exists after a removal.
     fn apply_with(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
         let is_removal = self.effect == Effect::Remove;
         if is_removal {

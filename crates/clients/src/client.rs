@@ -21,7 +21,7 @@ pub struct Client {
     /// The candidates for the path of a project's file, relative to the root of the project. The first that exists is
     /// used, or the first if none exists.
     pub project: &'static [&'static str],
-    /// The names of programs. If one is on `PATH`, the client is installed.
+    /// The names of the client's programs. If one of these programs is on `PATH`, the client is installed.
     pub programs: &'static [&'static str],
     pub writing: Writing,
     pub(super) windows: Windows,
@@ -86,8 +86,8 @@ pub(crate) enum Windows {
 pub enum Writing {
     /// This program changes the file.
     Ours,
-    /// The client's own program adds and removes entries, if it is installed. This program makes all other changes, and
-    /// all changes if the client's program is not installed.
+    /// If the client's own program is installed, the client's program adds and removes entries. In all other cases,
+    /// this program changes the file.
     ClientsOwn,
     /// The file is not changed, for the given reason. The entry is only printed.
     PrintOnly(&'static str),

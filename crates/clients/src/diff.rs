@@ -93,7 +93,7 @@ struct Part<'a> {
 }
 
 /// The opening delimiter, the closing delimiter, whether the part is quoted, and whether the part can contain escapes.
-/// If several delimiters begin with the same characters, the longest must come first in its list.
+/// In a list of delimiters, a longer delimiter must come before a shorter delimiter that begins in the same way.
 type Delimiters = (&'static str, &'static str, bool, bool);
 
 const OF_JSON: &[Delimiters] =

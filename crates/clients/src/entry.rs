@@ -60,8 +60,8 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// The programs that start the program in their arguments. The second text is the reason why an entry may use the
-/// program.
+/// The launchers. A launcher is a program that starts another program, which its arguments name. The second text is the
+/// reason why an entry may use the launcher.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -177,7 +177,7 @@ fn stem(program: &str) -> String {
     name.strip_suffix(".exe").unwrap_or(&name).to_owned()
 }
 
-/// Returns whether a word is a path of this program, or a requirement of its Python package.
+/// Returns whether a word is a path of this program, or requires its Python package, for example `qwed-mcp==0.3`.
 fn names_program(word: &str) -> bool {
     let behind = word.strip_prefix(PROGRAM);
     let is_requirement = behind.is_some_and(|rest| {

@@ -301,7 +301,7 @@ fn with_real_folder(path: &Path) -> Result<PathBuf, FileError> {
                 let rest = path.strip_prefix(candidate).unwrap_or(path);
                 return Ok(real.join(rest));
             }
-            // The folder is a symlink that leads nowhere, so it cannot be created.
+            // The folder is a symlink to a path that does not exist, so the folder cannot be created.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && candidate.symlink_metadata().is_ok() =>

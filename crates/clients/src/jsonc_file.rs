@@ -141,7 +141,7 @@ impl JsoncFile {
         self.root.to_string()
     }
 
-    /// Returns the value of the file and its comments, without the entry `name` and the comments in that entry.
+    /// Returns the JSON value of the file, and the comments in the file. Leaves out the entry `name` and its comments.
     pub(crate) fn without(&self, name: &str) -> Result<(Value, Vec<String>), EditError> {
         let mut value = self.root.to_serde_value().unwrap_or_default();
         let mut comments = Vec::new();

@@ -7,8 +7,8 @@
 //!
 //! This crate edits files itself, because most clients have no command that adds and removes an entry. Such a command
 //! would also receive the values of the entry's variables as arguments, and all users of the machine can read
-//! arguments. Claude Code is an exception, because its running sessions overwrite the file. The module `claude`
-//! therefore runs its command.
+//! arguments. Claude Code is an exception, because its running sessions overwrite the file. So the module `claude` runs
+//! the command of Claude Code.
 //!
 //! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 

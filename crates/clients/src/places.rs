@@ -27,7 +27,7 @@ pub struct Places {
     home: PathBuf,
     config: PathBuf,
     is_macos: bool,
-    /// The environment variables of clients that contain the path of a folder, with their values.
+    /// The environment variables that name folders of clients, with the paths of the folders.
     named: Vec<(&'static str, PathBuf)>,
     path: OsString,
     temporary: Vec<PathBuf>,

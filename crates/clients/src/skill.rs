@@ -168,7 +168,8 @@ impl SkillChange {
     }
 }
 
-/// Removes a file. If its content differs from this version's, returns the path of its backup.
+/// Removes a file. If this version of the skill has another content for the file, makes a backup first and returns the
+/// path of the backup.
 fn remove(file: &SkillFile) -> Result<Option<PathBuf>, ChangeError> {
     let backup = if file.is_current() { None } else { file.original.back_up_original()? };
     if !file.original.is_as_read() {
@@ -277,7 +278,7 @@ mod tests {
         let error = SkillChange::prepare(&SKILL, &skills, None, true).unwrap_err();
         assert!(matches!(error, ChangeError::LinkedSkill(_)), "{error}");
         fs::remove_file(skills.join("try")).unwrap();
-        // Without our SKILL.md, another file with this name is not ours.
+        // The folder has no `SKILL.md` of this skill, so its other files do not belong to this skill.
         fs::create_dir_all(skills.join("try/references")).unwrap();
         fs::write(skills.join("try/references/a.md"), "theirs").unwrap();
         let error = SkillChange::prepare(&SKILL, &skills, None, true).unwrap_err();
@@ -303,7 +304,7 @@ mod tests {
             let error = SkillChange::prepare(&SKILL, &skills, Some(&project), is_removal);
             assert!(matches!(error, Err(ChangeError::OutsideProject { .. })), "{is_removal}");
         }
-        // The user may keep skills in another folder.
+        // Without a project, a symlink may lead to any folder, because users may keep skills elsewhere.
         applied(&change(&skills, false));
         assert_eq!(names(&outside), 1);
     }

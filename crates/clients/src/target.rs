@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the old and the new name of the chosen entry with the names of further entries, or the kind of the
-    /// error.
+    /// Returns the result of `Target::choose` as text: the old name, the new name and the names of further entries, or
+    /// the kind of the error.
     fn choose(servers: &[(&str, &str)], is_removal: bool, name: &str) -> String {
         let server = |(name, command): &(&str, &str)| {
             let members = json!({ "command": command });

@@ -1,4 +1,5 @@
-//! Tests, in memory, that adding and removing the entry changes nothing else in files of each client and style.
+//! Tests, in memory, that adding and removing the entry changes nothing else in a file. The tests use files in
+//! different styles for each client.
 
 use serde_json::Value;
 
@@ -180,7 +181,7 @@ fn an_entry_that_is_there_keeps_what_no_flag_names() {
              {ALLOW_CODE} = \"true\"\nQWED_MCP_RESULT_CHARS = \"40000\"\n\n[z]\n"
         )
     );
-    // An existing value of a default does not change either.
+    // If the entry already sets a variable that has a default, the existing value stays.
     let own = "A = \"b\" # too\nQWED_MCP_RESULT_CHARS = \"9000\"";
     let after = put(codex, &before.replace("A = \"b\" # too", own), "qwed", false);
     assert!(after.contains(own) && !after.contains("40000"), "{after}");

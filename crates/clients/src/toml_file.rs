@@ -170,7 +170,7 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     match table.get_mut(name) {
         Some(item) if to_json(item) == wanted.to_json() => {}
         Some(item) => {
-            // Keep a comment after the value, which the decor of the old value contains.
+            // Keep the comment after the old value. The comment is part of the old value's decor.
             if let Some(old) = item.as_value() {
                 *new.decor_mut() = old.decor().clone();
             }
@@ -180,7 +180,7 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     }
 }
 
-/// Converts a TOML item to JSON. Converts types that entries of servers never use to null.
+/// Converts a TOML item to JSON. Types that never occur in entries of servers become null.
 fn to_json(item: &Item) -> Json {
     match item {
         Item::Value(value) => value_to_json(value),

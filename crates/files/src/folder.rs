@@ -34,7 +34,7 @@ const REMOVAL_ROUNDS_MAX: u32 = 16;
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// The metadata of an entry in a folder. For a symlink, the metadata of the symlink itself.
+/// The metadata of an entry in a folder. The metadata of a symlink describes the symlink itself, not its target.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
     pub kind: Kind,
@@ -57,13 +57,13 @@ pub enum Kind {
     Other,
 }
 
-/// The device and the inode of an entry, which identify it. They stay the same when the entry is renamed.
+/// The device and the inode of an entry. Together they identify the entry, and stay the same when the entry is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 
 impl Stat {
-    /// Returns whether the entry is a regular file with a single hard link. A file with several hard links may come
-    /// from a folder that its owner never meant to show.
+    /// Returns whether the entry is a regular file with a single hard link. A file with several hard links may also be
+    /// in another folder, and that folder may be private.
     pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
@@ -110,7 +110,7 @@ impl From<Folder> for File {
 }
 
 impl Folder {
-    /// Opens a folder. The admin chooses `path`, so it may be a symlink.
+    /// Opens a folder. `path` may be a symlink, because the admin chooses the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self(open(path, flags, Mode::empty())?))
@@ -269,8 +269,8 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     All,
-    /// The walk visited only a part of the tree, because it reached a limit, could not read a folder, or a folder was
-    /// moved during the walk.
+    /// The walk visited only a part of the tree: it reached a limit, it could not read a folder, or another process
+    /// moved a folder.
     Part,
 }
 

@@ -1,5 +1,5 @@
 //! Computes the symlink closure of a set of paths: the files, folders and symlinks that must exist so that each path
-//! still resolves to the same file. It never changes a file.
+//! still resolves to the same file. This module never changes a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 /// The maximum number of symlinks in the resolution of one path, the same as in the kernel (`path_resolution(7)`).
 const LINKS_MAX: usize = 40;
 
-/// The closure of a set of paths: the real files and folders, the symlinks that lead to them, and the folders that
-/// the resolution leaves by `..`.
+/// The closure of a set of paths: the real files and folders, the symlinks that lead to them, and the folder before
+/// each `..`. For example, the kernel visits `/a/b` when it resolves `/a/b/../c`.
 #[derive(Debug, Default)]
 pub struct LinkClosure {
     real: BTreeSet<PathBuf>,
@@ -22,8 +22,8 @@ pub struct LinkClosure {
 struct Way {
     /// The path of each symlink, with its target.
     links: BTreeMap<PathBuf, PathBuf>,
-    /// The folders that the resolution leaves by `..`. They must exist because the kernel looks them up. Every other
-    /// folder in the resolution is a parent of a symlink or of the resolved path.
+    /// The folder before each `..`. These folders must exist, because the kernel looks them up. Every other folder in
+    /// the resolution is a parent of a symlink or of the resolved path.
     folders: BTreeSet<PathBuf>,
     /// The last path that was looked up, even if nothing exists there.
     reached: PathBuf,
@@ -58,7 +58,7 @@ impl LinkClosure {
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
     }
 
-    /// Returns the folders that the resolution leaves by `..`. Leaves out folders below a real path.
+    /// Returns the folder before each `..`. Leaves out folders below a real path.
     pub fn folders(&self) -> Vec<PathBuf> {
         self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
     }
@@ -77,8 +77,8 @@ pub fn leads_through(path: &Path, folder: &Path) -> bool {
     places.any(|place| place.starts_with(folder))
 }
 
-/// Returns the paths that the resolution of `path` visits: each symlink, each folder that the resolution leaves by
-/// `..`, and the canonical path. `path` must be absolute. Returns `None` if `path` does not exist.
+/// Returns the paths that the resolution of `path` visits: each symlink, the folder before each `..`, and the canonical
+/// path. `path` must be absolute. Returns `None` if `path` does not exist.
 pub fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
     let mut way = Way::default();
     let real = resolve(path, &mut way)?;
@@ -95,7 +95,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     let mut followed = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
-            // In the root folder, `..` is the root folder itself. It always exists, so it needs no entry.
+            // In the root folder, `..` is the root folder itself. Do not add the root folder, because it always exists.
             if real.parent().is_some() {
                 way.folders.insert(real.clone());
                 real.pop();

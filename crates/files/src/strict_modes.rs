@@ -1,5 +1,5 @@
-//! Checks that other users cannot change the admin's files, like sshd with `StrictModes` (`sshd_config(5)`). It never
-//! changes a mode or an owner.
+//! Checks that other users cannot change the admin's files, like sshd with `StrictModes` (`sshd_config(5)`). This
+//! module never changes a mode or an owner.
 //!
 //! The policy, the tokens and the audit log are worthless if another user can write or replace them. So root or the
 //! user of this process must own these files, and every folder and symlink in the resolution of their paths. No other
@@ -120,7 +120,8 @@ mod tests {
             assert_eq!(require_protected_for(&way, 4321), Ok(()));
             chown(root.join(path), Some(0), None).unwrap();
         }
-        // A symlink in a folder to which all users may write belongs to another user. The check must fail.
+        // Create a symlink in a folder that all users may write to, and give the symlink to another user. The check
+        // must fail.
         symlink(root.join("a/b/file"), root.join("c/link")).unwrap();
         std::os::unix::fs::lchown(root.join("c/link"), Some(4321), None).unwrap();
         assert!(matches!(require_protected(&root.join("c/link")), Err(Unprotected::Owner { .. })));

@@ -1,7 +1,8 @@
 //! The audit log: calls, their callers and their outcomes. Each row contains the hash of the previous row.
 //!
-//! Rows are only ever appended. An attacker with write access to the file can still replace the whole chain. Only the
-//! comparison with a head that was stored elsewhere reveals such a replacement, see `AuditLog::verify_audit`.
+//! Rows are only ever appended. An attacker with write access to the file can still replace the whole chain. Such a
+//! replacement is detected only if a head (the hash of the last row) was stored elsewhere before, see
+//! `AuditLog::verify_audit`.
 //!
 //! This module defines the rows and verifies chains. The store contains the rows.
 
@@ -94,8 +95,8 @@ impl AuditEvent {
     }
 }
 
-/// SHA-256 of the canonical JSON of a call's arguments. Arguments can be compared with the hash, but the hash does not
-/// reveal them.
+/// SHA-256 of the canonical JSON of a call's arguments. The hash shows whether two calls have the same arguments, but
+/// does not reveal the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentsHash(String);
 
@@ -116,7 +117,7 @@ pub struct AuditOutcome(&'static str);
 impl AuditOutcome {
     /// A call that is carried out.
     pub const ALLOWED: Self = Self("ALLOWED");
-    /// A call that waits for its turn. A later row has the call's outcome.
+    /// A call of `run_pytest` that waits until a run can start. A later row has the call's outcome.
     pub const WAITING: Self = Self("WAITING");
     /// A run that begins.
     pub const STARTED: Self = Self("STARTED");
@@ -126,7 +127,7 @@ impl AuditOutcome {
     pub const CREATED: Self = Self("CREATED");
     /// A token that was revoked.
     pub const REVOKED: Self = Self("REVOKED");
-    /// A token that an earlier version created without a row in the log.
+    /// A token that an earlier version of this program created without a row in the log.
     pub const FOUND: Self = Self("FOUND");
     /// The files of a run were removed.
     pub const REMOVED: Self = Self("REMOVED");
@@ -211,7 +212,7 @@ impl AuditRow {
         row
     }
 
-    /// Adds the name of the replica to a row, and computes the row's hash again. Used if replicas share a store.
+    /// Adds the name of the replica to a row, and computes the row's hash again. Only for a store that replicas share.
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

@@ -97,8 +97,8 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Returns the URL of the shared database, if the settings name one. The store in the data folder is then never
-    /// used.
+    /// Returns the URL of the shared database, if the settings contain a URL. In this case, the store in the data
+    /// folder is never used.
     fn shared(self) -> Option<&'a Secret> {
         if self.url.is_some() && SqliteStore::is_in(self.folder) {
             tracing::warn!(
@@ -111,8 +111,8 @@ impl<'a> StorePlace<'a> {
 }
 
 impl Store {
-    /// Fails if rows cannot be appended. Unless the last append succeeded, this function appends a row and rolls it
-    /// back.
+    /// Fails if rows cannot be appended. Does nothing if the last append succeeded. Otherwise, this function appends a
+    /// row and rolls the row back.
     pub fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()
     }
@@ -143,8 +143,8 @@ impl Store {
         Ok((self.add_token(new)?, token))
     }
 
-    /// Replaces a token by a new token of the same user and role, and appends rows about both. The new token is valid
-    /// for `span`, or by default for the original validity of the old token.
+    /// Replaces a token by a new token of the same user and role, and appends rows about both tokens. The new token is
+    /// valid for `span`, or by default for the original validity of the old token.
     pub fn rotate_token(&self, id: TokenId, span: Option<Duration>) -> Result<Rotated, StoreError> {
         let token = Token::random().map_err(StoreError::Random)?;
         let span = span.map(|span| TimeDelta::from_std(span).map_err(|_| StoreError::Expiry));
@@ -191,7 +191,8 @@ impl Store {
         }
     }
 
-    /// Returns whether the token that authenticated a caller is still valid. Access tokens need no lookup.
+    /// Returns whether the token that authenticated a caller is still valid. An access token needs no lookup, because
+    /// it is valid until it expires.
     pub async fn holds(&self, proof: Proof) -> Result<bool, StoreError> {
         let id = match proof {
             Proof::Access { expires } => return Ok(Utc::now() < expires),

@@ -99,10 +99,10 @@ pub struct Caller {
 /// The credentials of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Presented {
-    /// The token of the request. If `None`, governed tools use the server's own token.
+    /// The token of the request. If `token` and `known` are both `None`, governed tools use the server's own token.
     pub token: Option<Secret>,
-    /// The caller that the transport authenticated. This caller owns the scripts of the request. For governed tools,
-    /// `token` takes precedence.
+    /// The caller that the transport authenticated. The scripts of the request belong to this caller, even if `token`
+    /// is set. Governed tools use this caller only if `token` is `None`.
     pub known: Option<Caller>,
 }
 

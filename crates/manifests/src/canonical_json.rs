@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Numbers are written in the form that `serde_json` uses. This is unambiguous here, because the hashed values contain
 /// only integers.
 pub fn canonical_json(value: &Value) -> String {
-    // Sort the members here, because another crate may enable the feature of `serde_json` that preserves their order.
-    // Sorting by UTF-8 bytes gives the same order as sorting by code points.
+    // Sort the members here, because `serde_json` keeps the order of insertion if another crate enables its feature
+    // `preserve_order`. Sorting by UTF-8 bytes gives the same order as sorting by code points.
     let mut value = value.clone();
     value.sort_all_objects();
     let mut text = String::new();

@@ -1,10 +1,14 @@
-//! Times the safety analysis: `cargo bench --bench analysis -- FILE…`, or `--worst`.
+//! Measures the time of the safety analysis: `cargo bench --bench analysis -- FILE…`, or `-- --worst`.
 //!
-//! For each file one line of JSON: its name, its size in bytes, the steps of its analysis, and the
-//! median and least time of one in nanoseconds, from text to findings, without the start of a
-//! process; with `--steps` without measuring long. With `--worst` a table of how the least time grows with sources that are hard on an
-//! analysis, each made at three sizes, or of those that are named; with `--worst --json` the lines
-//! of JSON. `analysis.py` puts the Python implementation beside it.
+//! For each file, prints one line of JSON: the name, the size in bytes, the steps of the analysis, and the median and
+//! the minimum time of one analysis in nanoseconds. The time starts with the source text and ends with the findings.
+//! With `--steps`, analyses each file only a few times.
+//!
+//! With `--worst`, measures the sources in `shapes.rs` at three sizes instead, and prints a table of the minimum times.
+//! Names of shapes on the command line select the measured shapes. With `--worst --json`, prints JSON instead of the
+//! table.
+//!
+//! `benches/analysis.py` compares the result with the Python implementation.
 
 #![expect(
     clippy::print_stdout,
@@ -23,14 +27,14 @@ use qwed_safety::{SOURCE_BYTES_MAX, analyze, steps_max};
 use serde_json::{Value, json};
 use shapes::shapes;
 
-/// How long one text is measured at least.
+/// The minimum total time of the measurements of one text.
 const MEASURED_FOR: Duration = Duration::from_millis(300);
-/// How many times one text is measured at least.
+/// The minimum number of measurements of one text.
 const ROUNDS_MIN: usize = 3;
-/// How long each of many shapes is measured at least, at each size.
+/// The minimum total time of the measurements of one shape at one size.
 const WORST_FOR: Duration = Duration::from_millis(50);
 
-/// The sizes at which growth is shown, in bytes.
+/// The sizes at which each shape is measured, in bytes.
 const SIZES: [usize; 3] = [256 << 10, 512 << 10, SOURCE_BYTES_MAX];
 
 fn main() {
@@ -62,7 +66,8 @@ fn main() {
     }
 }
 
-/// Prints a shape's times, how they grow from the second size to the third, and its steps.
+/// Prints one row of the table: the times of a shape, the exponent of their growth from the second size to the third,
+/// the used share of the step limit, and the number of findings.
 fn print_growth(rows: &[Value]) {
     let of = |row: &Value, key: &str| row.get(key).and_then(Value::as_f64).unwrap();
     let seconds: Vec<f64> = rows.iter().map(|row| of(row, "least_ns") / 1e9).collect();
@@ -78,7 +83,7 @@ fn print_growth(rows: &[Value]) {
 }
 
 fn measure(name: &str, source: &str, at_least: Duration) -> Value {
-    // Once before, for the tables that are made at their first use.
+    // The first analysis is not measured, because it also builds the tables that all analyses use.
     let analysis = analyze(source).unwrap();
     let mut times = Vec::new();
     let started = Instant::now();

@@ -53,7 +53,7 @@ pub(super) fn nesting(source: &str) -> Nesting {
 
 /// Marks a letter, a digit or an underscore: a byte of a word that may be a keyword.
 const WORD: u8 = 1;
-/// Marks a byte that can only add a link to a chain of operators or attributes.
+/// Marks a byte that can only add an operator or an attribute to an expression, such as `+` or `.`.
 const LINK: u8 = 2;
 /// Marks a byte at which the scan stops outside of string literals.
 const OTHER: u8 = 4;

@@ -58,8 +58,8 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
     /// The notes in source order. A note is about a permitted use that is worth knowing.
     pub notes: Vec<Finding>,
-    /// The script's imports by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. They are in the order in which the
-    /// analysis finds them, with repeats. Imports in strings of code are not included.
+    /// The script's imports by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. The list is in the order of the
+    /// analysis, and may contain repeats. Imports in strings of code are not included.
     pub imports: Vec<String>,
     /// The names that the script uses, sorted. External objects have their qualified names (`numpy.random.rand`),
     /// members of any object start with a dot (`.rvs`), and `class` stands for a class statement. Includes [`UNSEEN`]
@@ -67,8 +67,8 @@ pub struct Analysis {
     pub uses: Vec<String>,
     /// The checks of the script, in source order. At most 1,000.
     pub checks: Vec<Check>,
-    /// The number of steps that the analysis took. It is at most [`steps_max`](super::steps_max), or a few more for
-    /// each level of nesting if the analysis exceeded that limit.
+    /// The number of steps that the analysis took. If the analysis stopped at the limit, the number exceeds
+    /// [`steps_max`](super::steps_max) by a few steps for each level of nesting.
     pub steps: usize,
 }
 
@@ -130,8 +130,8 @@ impl Finding {
         self.kind.statement()
     }
 
-    /// Returns the alternative that the finding's rule suggests, even if `remedy` is `None` because an earlier finding
-    /// has the alternative.
+    /// Returns the alternative that the finding's rule suggests. In contrast to `remedy`, this alternative is available
+    /// for each finding of the rule, not only for the first.
     pub fn alternative(&self) -> Option<&'static str> {
         let rule = self.rule.filter(|_| self.kind.is_exact())?;
         (!rule.remedy.is_empty()).then_some(rule.remedy)
@@ -199,7 +199,7 @@ impl FindingKind {
 }
 
 impl Finding {
-    /// Writes a note: its object, its lines and its reason. A note blocks nothing.
+    /// Writes a note: the name of the object, the numbers of the lines, and the reason. A note blocks nothing.
     fn fmt_note(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let FindingKind::Call { name, .. } | FindingKind::NameReference { name, .. } = &self.kind
         {

@@ -135,7 +135,8 @@ fn everything_in_the_table_of_libraries_is_found_where_it_is_given_a_file() {
     assert!(judged > 300, "{judged}");
 }
 
-/// Scripts may use libraries without files, and members that only share their name with a dangerous module.
+/// Scripts may use the functions of libraries that open no file, and members that only share their name with a
+/// dangerous module.
 #[test]
 fn libraries_pass_without_files() {
     for source in [
@@ -324,7 +325,8 @@ fn false_alarms_that_were_found_are_gone() {
     }
 }
 
-/// The analysis follows an instance wherever the script stores it. Each source calls `open("w")` on an instance of `P`.
+/// The analysis follows an instance wherever the script stores it. Each source calls `open("w")` on an instance of
+/// `pathlib.Path`, which it imports as `P`.
 #[test]
 fn instances_are_followed_through_the_scripts_own_code() {
     for source in [
@@ -374,7 +376,7 @@ fn instances_are_followed_through_the_scripts_own_code() {
         let attack =
             format!("from pathlib import Path as P\nfrom dataclasses import dataclass\n{source}");
         assert!(!texts(&attack).is_empty(), "{source:?}");
-        // The same script is honest if it defines a class with its own `open` method.
+        // The same script is honest if `P` is a class of the script with its own `open` method.
         let own = "class P:\n    def __init__(self, n): pass\n    def open(self, m): pass\n    def read(self): pass";
         let honest = format!("from dataclasses import dataclass\n{own}\n{source}");
         assert_eq!(texts(&honest), [""; 0], "{source:?}");
@@ -581,8 +583,8 @@ fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
         for n in 0..count {
             writeln!(chain, "a{} = ({})", n + 1, format_args!("((a{n}))")).unwrap();
         }
-        // Here, the value of each name is already computed when the next line uses the name. If a function above the
-        // chain uses the last name, the analysis must follow the whole chain.
+        // In `forwards`, the value of each name is already computed when the next line uses the name. In `backwards`, a
+        // function above the chain uses the last name, so the analysis must follow the whole chain.
         let forwards = format!("{chain}a{count}.system('id')");
         assert!(texts(&forwards)[0].contains("os.system"), "{count}");
         let backwards = format!("def f(): a{count}.system('id')\n{chain}f()");
@@ -690,8 +692,8 @@ mod shapes;
 fn steps_grow_with_the_source_and_no_faster() {
     let mut wrong = Vec::new();
     for shape in shapes::shapes() {
-        // The start of a source does not count, because it is not repeated. The sources are short, so that few reach
-        // their limit of steps.
+        // The size and the steps of a source's start are subtracted, because the start is not repeated. The sources are
+        // short, so that few of them reach the limit of steps.
         let of = |source: String| (source.len(), analyze(&source).unwrap().steps);
         let start = of(shape.source(0));
         let [small, large] = [8, 16].map(|kib| of(shape.source(start.0 + kib * 1024)));
@@ -733,7 +735,8 @@ fn a_text_is_judged_once_and_each_time_in_the_same_way() {
     let harmless = "f(x),".repeat(1_000);
     let ((once, _), (often, found)) = (of(&harmless, 1), of(&harmless, 11));
     assert_eq!(found, [""; 0]);
-    // The string is parsed twice, as code and as a formula, and each parse takes one step for each byte.
+    // Judging the string takes at least two steps for each byte, because the string is parsed as code and as a formula.
+    // Each further use must cost less, because the result is cached.
     let of_each_use = (often.steps - once.steps) / 10;
     assert!(of_each_use < 2 * harmless.len(), "{of_each_use} steps");
     let (_, found) = of("eval(1)", 3);
@@ -838,7 +841,8 @@ fn no_worst_case_source_crashes_the_analysis() {
     }
 }
 
-/// Pieces of text that a test combines to random sources. Some pieces change how the lexer reads other pieces.
+/// Pieces of text that a test combines into random sources. Some pieces change how the lexer reads the pieces after
+/// them.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "(", ")", "[", "]", "{", "}", "a", "1", "0or", " or ", "lambda:", "not ", "-", ".b", ",", ":",
@@ -867,7 +871,8 @@ fn what_is_surely_shallow_is_shallow() {
     for rule in rules::all() {
         rule.matches.iter().chain(rule.misses).for_each(|snippet| check(snippet));
     }
-    // For these sources, it would be wrong to read a part of an expression as a string, or to ignore blanks.
+    // A quick scan could misread these sources: it could take a part of an expression for a string, or ignore blanks
+    // that matter.
     for start in ["f\"{([')']}", "f\"{'}'", "f\"{x:)}{(", "f'{a['b']", "rf'\\{", "'\\''f'{", "1f'{"]
     {
         check(&format!("{start}{}\"", "[".repeat(200)));
@@ -1198,8 +1203,8 @@ fn functions_that_are_values_are_judged_and_honest_siblings_pass() {
             "import operator\nmap(operator.attrgetter, [n])",
             "import operator\nmap(operator.attrgetter('n'), x)",
         ),
-        // The script passes on a function that a rule judges by its arguments, together with the arguments of the later
-        // call.
+        // The script passes a function to other code, together with arguments for a later call. A rule judges the
+        // function by these arguments.
         (
             "import argparse, functools\n\
              functools.partial(argparse.ArgumentParser, fromfile_prefix_chars='%')()",
@@ -1231,7 +1236,7 @@ fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
             "import xml.sax\nfor f in json.loads(s): xml.sax.make_parser().setFeature(f, True)",
             "import xml.sax.handler as h\np.setFeature(h.feature_namespaces, True)",
         ),
-        // The script initialises an instance again, or takes the file below a stream.
+        // The script initialises an instance again, or takes the raw file of a stream.
         (
             "import zipfile\nz = zipfile.ZipFile(io.BytesIO(), 'w')\nz.__init__('/tmp/x', 'w')",
             "class A(B):\n    def __init__(self): super().__init__('/tmp/x', 'w')",

@@ -84,7 +84,7 @@ impl Change {
     }
 }
 
-/// Returns one of the choices, always the same choice for a number.
+/// Returns one of the choices. The same number always gets the same choice.
 fn pick<T: Copy>(number: u64, choices: &[T; 3]) -> T {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
     match mixed % 3 {

@@ -38,8 +38,8 @@ pub(super) enum Judgement {
     Attributes,
     Sql,
     Formula,
-    /// The string is parsed as code. The number is 1 for a string in the script, 2 for a string of code in such a
-    /// string, and so on.
+    /// The string is parsed as code. The number is the nesting depth of the code: 1 for a string in the script, 2 for a
+    /// string in the code of such a string, and so on.
     Code(usize),
 }
 

@@ -65,7 +65,7 @@ pub enum Layer {
     Identity,
     /// Limits for memory, processes and other resources, such as `setrlimit(2)`.
     ResourceLimits,
-    /// The run has no capabilities and cannot gain any (`capabilities(7)`).
+    /// Restricts file access and signals (`landlock(7)`).
     Capabilities,
     /// Restricts access to files, and signals (`landlock(7)`).
     Landlock,

@@ -11,8 +11,8 @@ use super::Plan;
 /// The command that Python executes (`-c`). It runs the compiled bootstrap from standard input. The bootstrap then
 /// reads the script from the rest of standard input.
 ///
-/// The bootstrap runs in its own global namespace. Its hooks live until the interpreter ends. In the script's
-/// namespace, they would keep the script's objects alive as long.
+/// The bootstrap runs in its own global namespace, because its hooks live until the interpreter ends. In the script's
+/// namespace, the hooks would keep the script's objects alive until then.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
 exec(__import__('marshal').load(script), {'main': globals()})";
 
@@ -25,7 +25,7 @@ pub enum Role {
     ForkServer,
 }
 
-/// The number of concurrent runs of a server. They share the processors and their user's limit for pipes.
+/// The number of concurrent runs of a server. These runs share the processors and the limit for pipes of their user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbours {
     /// The current number of runs, including this one.
@@ -97,8 +97,8 @@ pub struct SeatbeltOrder {
 }
 
 impl SeatbeltOrder {
-    /// Returns the order with the paths of Apple's files. Tests pass a folder with replacements for these files,
-    /// `stand_ins`.
+    /// Returns the order with the paths of Apple's files. In tests, `stand_ins` is a folder with replacements for these
+    /// files.
     pub fn new(
         stand_ins: Option<&Path>,
         program_file: Option<PathBuf>,

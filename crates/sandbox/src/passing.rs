@@ -19,7 +19,8 @@ pub(crate) const PICTURES_FD: RawFd = 20;
 /// The content of each message: one byte, with or without a descriptor.
 const BYTE: [u8; 1] = [b'+'];
 
-/// Sends one byte, and `descriptor` with it if given. Does not block on a socket to which nothing was sent before.
+/// Sends one byte. If a descriptor is given, sends it together with the byte. Does not block on a socket to which
+/// nothing was sent before.
 pub fn send(socket: impl AsFd, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut room);

@@ -16,8 +16,8 @@ struct SystemPath {
     why: &'static str,
 }
 
-/// Paths that programs need in addition to their own files. They are not private, because every user of the machine
-/// can read them.
+/// Paths that programs need in addition to their own files. These paths are not private, because every user of the
+/// machine can read them.
 const SYSTEM_PATHS: [SystemPath; 10] = [
     SystemPath { path: "/lib", why: "shared libraries" },
     SystemPath { path: "/lib64", why: "the dynamic loader, and shared libraries" },
@@ -42,8 +42,8 @@ const MUSL_PATHS: &str = if cfg!(target_arch = "aarch64") {
 /// interpreter may need any package in it. All packages are public.
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
-/// Candidates for the path of the scratch folder in the run's own file tree. The first candidate that does not
-/// overlap a readable path is taken, because the run's rights to the scratch folder apply to everything below it.
+/// Candidates for the path of the scratch folder in the run's own file tree. The first candidate that does not overlap
+/// a readable path is used, because the run's rights to the scratch folder apply to everything below it.
 const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
 
 /// Folders that are never readable, with everything below them, because they are interfaces to the kernel.
@@ -79,8 +79,8 @@ pub struct Plan {
     pub readable: Vec<PathBuf>,
     /// The symlinks that lead to readable paths: the path and the target of each.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Folders that the resolution of a readable path leaves by `..`. The run's file tree contains them without their
-    /// files.
+    /// The folder before each `..` in the resolution of a readable path, such as `/a/b` for `/a/b/../c`. The run's file
+    /// tree contains these folders without their files.
     pub folders: Vec<PathBuf>,
     /// A folder of the machine in which the run may leave files and folders. `None` for scripts.
     pub artifacts: Option<ArtifactFolder>,
@@ -120,7 +120,7 @@ pub struct Limits {
     /// The limit for the resident memory of all processes of the run together, in bytes. If it is exceeded, the run is
     /// killed.
     pub memory_bytes: u64,
-    /// The limit for the address space of each process, in bytes. An allocation above it fails (`MemoryError`).
+    /// The limit for the address space of each process, in bytes. An allocation above this limit fails (`MemoryError`).
     pub(crate) address_space_bytes: u64,
     /// The maximum number of processes and threads of the run together.
     pub processes: u64,
@@ -146,7 +146,7 @@ impl Limits {
             memory_bytes,
             // Allow this much, because NumPy, Z3 and threads reserve gigabytes of address space that they never touch.
             address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
-            // Enough for a thread pool of the default size (at most 32) and a process pool.
+            // This number is enough for a thread pool of the default size (at most 32) and a process pool.
             processes: 64,
             // Must stay below `syscalls::PROGRAM_FD`. Otherwise a script could reopen that descriptor and execute a
             // program.
@@ -158,7 +158,8 @@ impl Limits {
         }
     }
 
-    /// Returns these limits with each memory limit lowered to its value for `memory_mb` MiB, if that value is lower.
+    /// Returns these limits with lower memory limits. Afterwards each memory limit is at most the limit of a run with
+    /// `memory_mb` MiB.
     #[must_use]
     pub fn lowered_to(self, memory_mb: u64) -> Self {
         let Self { memory_bytes, address_space_bytes, .. } = Self::with_memory(memory_mb);
@@ -188,7 +189,7 @@ pub enum PlanError {
     /// Every candidate for the scratch folder overlaps a readable path.
     #[error("there is no place for the scratch folder, because scripts can read all candidates")]
     NoScratchPlace,
-    /// No run may read a path from the admin: it is the root folder, or an interface to the kernel.
+    /// A path from the admin is the root folder or an interface to the kernel, which no run may read.
     #[error("QWED_MCP_READ_PATHS lists {0}, which no script may read")]
     ReadPathRefused(PathBuf),
 }

@@ -1,4 +1,4 @@
-//! Finds the admin's remedy for a missing layer. It only reads settings, and never changes a setting.
+//! Finds the admin's remedy for a missing layer. This module reads settings, but never changes a setting.
 
 use std::fs;
 use std::path::Path;
@@ -42,9 +42,9 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 4] = [
         forbids: |value| value == "0",
         remedy: "run: sysctl -w user.max_user_namespaces=1000",
     },
-    // This setting is the default of Ubuntu 25.10 and later. If an unconfined process changes its profile, the new
-    // profile is added to the unconfined profile, and both must allow namespaces. If the profile is selected by the
-    // program's path, it replaces the unconfined profile.
+    // This setting is the default of Ubuntu 25.10 and later. With this setting, an unconfined process that changes its
+    // profile keeps the unconfined profile too, and both profiles must allow namespaces. A profile that AppArmor
+    // selects by the program's path replaces the unconfined profile.
     ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_unconfined",
         forbids: |value| value == "1" && apparmor_label().contains("//&"),
@@ -121,7 +121,8 @@ fn namespaces_remedy() -> &'static str {
         }
     }
     if CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
-        // A server that runs as root does not create a user namespace, so it needs a capability that containers lack.
+        // A server that runs as root creates its namespaces without a user namespace. This requires a capability that
+        // root does not have in a container.
         return if geteuid().is_root() {
             concat!(
                 "this is a container, whose root may not create namespaces: start it as an ordinary \

@@ -13,8 +13,8 @@ use super::LaunchError;
 /// The maximum length of a [`Report`], in bytes. A report may contain a path.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// The byte that the supervisor sends before the report when the run's scheduler weight (`nice(2)`) fits the number
-/// of runs, or cannot be set. It is not sent for a run that ends early. JSON parsers skip it as white space.
+/// The byte that the supervisor sends before the report when the run's scheduler weight (`nice(2)`) fits the number of
+/// runs, or cannot be set. For a run that ends early, the byte is not sent. JSON parsers skip the byte as white space.
 pub const SETTLED: u8 = b' ';
 
 /// The exit code of a supervisor that could not remove the run's folder completely.
@@ -28,7 +28,7 @@ pub enum Report {
     Exited(i32),
     /// The run was killed because the server requested this or died.
     Killed {
-        /// True if the run waited for a processor longer than it used one, because of other processes.
+        /// True if other processes kept the run from the processors for longer than the run had a processor.
         is_starved: bool,
         /// True if the run neither used a processor nor waited for one, for most of the time.
         has_slept: bool,

@@ -1,4 +1,4 @@
-//! Defines the tiers of the sandbox. It never decides which tier a run gets.
+//! Defines the tiers of the sandbox. This module never decides which tier a run gets.
 
 use std::fmt;
 
@@ -20,17 +20,17 @@ pub enum Tier {
     Seatbelt,
     /// The layers of [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
     T2,
-    /// The layers of [`Self::T2`], but with any Landlock ABI, and namespaces: the run has its own file tree, PIDs,
-    /// network and users.
+    /// The layers of [`Self::T1`], Landlock with any ABI, and namespaces. The run has its own file tree, PIDs, network
+    /// and users.
     T3,
 }
 
 impl Tier {
-    /// Returns the oldest Landlock ABI that is enough for this tier, or 0 if it needs none.
+    /// Returns the oldest Landlock ABI that is enough for this tier, or 0 if the tier does not use Landlock.
     ///
-    /// Without namespaces, Landlock is the only barrier for files, signals and abstract sockets. ABI 6 is the first
-    /// ABI that restricts signals and abstract sockets. Namespaces restrict both already, so with namespaces any ABI
-    /// is enough, as a second barrier for files.
+    /// Without namespaces, Landlock is the only barrier for files, signals and abstract sockets. ABI 6 is the first ABI
+    /// that restricts signals and abstract sockets. Namespaces already restrict signals and abstract sockets. So with
+    /// namespaces any ABI is enough, as a second barrier for files.
     pub fn landlock_abi_min(self) -> u8 {
         match self {
             Self::Off | Self::T1 | Self::Seatbelt => 0,

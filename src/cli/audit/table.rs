@@ -31,8 +31,8 @@ pub(super) fn of(rows: &[AuditRow]) -> String {
     table.to_string()
 }
 
-/// Cuts a cell that has more than `chars_max` characters. A run id keeps its first characters, which are enough to
-/// recognise it. Another text ends in `…`.
+/// Shortens a cell with more than `chars_max` characters. A shortened run id has no `…`, because its first characters
+/// are enough to recognise the run. Every other shortened text ends in `…`.
 fn shortened(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();

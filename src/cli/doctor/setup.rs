@@ -13,8 +13,8 @@ use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
-/// The number of letters that a name must have for each difference from a known name. A name with fewer letters does
-/// not count as a misspelling of that name.
+/// An unknown name counts as a misspelling of a known name only if it has at least this number of letters for each
+/// difference between the two names.
 const LETTERS_PER_DIFFERENCE: usize = 3;
 
 /// The setup of a server, with its problems.

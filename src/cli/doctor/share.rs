@@ -23,10 +23,9 @@ const SWITCHES: [&str; 6] = [
 const CONTAINER_MARKS: [&str; 3] =
     ["/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"];
 
-/// The rows of the diagnosis that are left out, because they contain the output of other programs or folders of the
-/// user.
+/// The rows of the diagnosis that are left out. They contain folders of the user, or the output of other programs.
 const LEFT_OUT: [&str; 2] = ["", "home folder"];
-/// The row with the user that scripts run as, and a reason. Only the reason is shared.
+/// The name of the row about the user that scripts run as. Only the reason at the end of this row is shared.
 const USER_ROW: &str = "scripts run as";
 
 /// The characters that end a path in a text.
@@ -50,7 +49,7 @@ pub(super) fn block(diagnosis: &[(&'static str, String)], verdict: &str) -> Stri
     text
 }
 
-/// Returns the facts about the machine that decide how scripts can be contained.
+/// Returns the facts about the machine that decide how scripts can be confined.
 fn machine() -> Vec<(&'static str, String)> {
     let [kernel, release] = ["ostype", "osrelease"].map(kernel_setting);
     let system = kernel.zip(release).map_or_else(
@@ -119,7 +118,7 @@ fn private_names() -> Vec<String> {
     names.filter(|name| name.chars().count() >= 3 && name != "root").collect()
 }
 
-/// Replaces private names in a text, and paths that start with `/` or `~`.
+/// Replaces private names, and paths that start with `/` or `~`, by placeholders.
 fn without_private(text: &str, private: &[String]) -> String {
     let words = text.split_inclusive(|c| DELIMITERS.contains(c)).map(|word| {
         let path = word.trim_end_matches(|c| DELIMITERS.contains(c));

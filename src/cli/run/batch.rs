@@ -162,8 +162,8 @@ impl AnalysisWord {
     }
 }
 
-/// Fails if an option of a batch is given without `--batch`. Clap's `requires` cannot check this. Clap skips `requires`
-/// for an argument that conflicts with a present argument, and a script conflicts with `--batch`.
+/// Fails if an option of a batch is given without `--batch`. Clap's `requires = "batch"` cannot check this. Clap
+/// ignores it if a script is given, because `--batch` conflicts with a script.
 pub(super) fn require_batch(
     command: &mut clap::Command,
     given: &ArgMatches,
@@ -499,7 +499,7 @@ impl ShownProgress {
             Shown::Auto if io::stderr().is_terminal() => {
                 let bar = size.map_or_else(ProgressBar::no_length, ProgressBar::new);
                 let form = if size.is_some() { BAR } else { SPINNER };
-                // The template is a constant that parses, so the default style is never used.
+                // The template is a constant and is valid, so the default style is never used.
                 bar.set_style(
                     ProgressStyle::with_template(form)
                         .unwrap_or_else(|_| ProgressStyle::default_bar()),

@@ -2,7 +2,7 @@
 //! time.
 //!
 //! A separate thread writes, so that a stopped terminal (Ctrl-S, a pager) stops neither the script nor its time limit.
-//! Output that is not yet written stays in memory. The limits on the script's streams bound its size.
+//! Output that is not yet written stays in memory. The limits on the script's streams also limit this memory.
 //!
 //! This module does not use the crate indicatif, because indicatif writes in the thread of its caller.
 
@@ -177,7 +177,8 @@ impl<W: Write + IsTerminal> Sink<W> {
         self.stream.flush()
     }
 
-    /// Writes a replacement character if the output so far ends within a character. Returns whether it wrote one.
+    /// Writes a replacement character if the output so far ends within a character. Returns whether a replacement
+    /// character was written.
     fn end(&mut self) -> io::Result<bool> {
         let end = self.visible.as_mut().map_or("", VisibleBytes::end);
         self.stream.write_all(end.as_bytes())?;
@@ -189,8 +190,8 @@ impl<W: Write + IsTerminal> Sink<W> {
 impl Writer {
     fn new(opened: Instant) -> Self {
         let stderr = Sink::new(io::stderr());
-        // A terminal that cannot clear a line must not get the clock line. TERM=dumb marks such a terminal. NO_COLOR
-        // does not, because it only asks for text without colours.
+        // Do not show the clock line on a terminal that cannot clear a line (`TERM=dumb`). `NO_COLOR` does not hide the
+        // clock line, because it only requests text without colours.
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
             stdout: Sink::new(io::stdout()),

@@ -20,7 +20,7 @@ const MARK: &str = "verify";
 const PYTHON: [&str; 3] = ["python", "python3", "py"];
 /// The directives of reStructuredText and Sphinx for code.
 const DIRECTIVES: [&str; 3] = ["code-block", "code", "sourcecode"];
-/// Other directives. Their bodies cannot contain directives.
+/// The directives, other than directives for code, with a body that cannot contain directives.
 const LITERAL: [&str; 9] = [
     "raw",
     "parsed-literal",
@@ -51,7 +51,8 @@ impl Claim {
         Self { line, code: String::new(), lines: Vec::new() }
     }
 
-    /// Adds a part of the script, which begins at this line of the document. A line of the script may have several parts.
+    /// Adds a part of the script. The part begins at line `line` of the document. A line of the script may have several
+    /// parts.
     fn push(&mut self, part: &str, line: usize) {
         for (number, piece) in part.split_inclusive('\n').enumerate() {
             if self.code.is_empty() || self.code.ends_with('\n') {
@@ -199,7 +200,7 @@ fn indent(text: &str) -> usize {
     text.bytes().take_while(|byte| *byte == b' ').count()
 }
 
-/// Returns the length of a list item's marker, such as `-` or `12.`, if a space and a text follow it.
+/// Returns the length of a list item's marker, such as `-` or `12.`, if a space and a text follow the marker.
 fn marker(text: &str) -> Option<usize> {
     let (marker, rest) = text.split_once(' ')?;
     let number = marker.trim_start_matches('(').trim_end_matches([')', '.']);

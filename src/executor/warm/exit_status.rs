@@ -1,5 +1,6 @@
-//! Reads the exit code of an exiting process from `/proc`, before the kernel frees its memory. Freeing the memory
-//! takes as long as a short script. Only after that, the fork server gets the exit code.
+//! Reads the exit code of an exiting process from `/proc`. This is faster than waiting for the exit notice of the fork
+//! server. The fork server gets the exit code only after the kernel has freed the memory of the process, which takes as
+//! long as a short script.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +20,8 @@ const EXITING: u64 = 4;
 /// The number of attempts to read the exit code without a pause. A process begins to exit a few microseconds after it
 /// has announced its exit code.
 const ATTEMPTS: usize = 20;
-/// The number of further attempts, each after a pause. After the last attempt, the exit code comes from the fork
-/// server.
+/// The number of further attempts, each after a pause. If the last attempt fails, the server waits for the exit code
+/// from the fork server.
 const PAUSES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -131,7 +132,7 @@ mod tests {
             command.args(["-c", &format!("read line; exit {code}")]).stdin(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
-            // While the program is being loaded, its code has no address yet.
+            // `of` returns `None` while the program is being loaded, because its code has no address yet.
             let status = loop {
                 if let Some(status) = ExitStatus::of(process) {
                     break status;

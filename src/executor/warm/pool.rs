@@ -16,24 +16,25 @@ use super::super::package_folders::PackageFolders;
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
-/// The number of tasks that make children while no script waits. Each task can wait with a ready child until the
-/// channel has capacity. The channel buffers one child. So at most three spares exist while no script waits.
+/// The number of makers (tasks that prepare children) that work while no script waits. Two ready children can wait with
+/// their makers, and the channel [`Pool::spares`] buffers one more. So at most three spares exist while no script
+/// waits.
 const MAKERS_AT_REST: usize = 2;
 
-/// The maximum number of tasks that make children. Up to this number, each processor has one task.
+/// The maximum number of makers. Up to this number, a pool has one maker for each processor.
 const MAKERS_MAX: usize = 64;
 
 /// The timeout for the preparation of a child. The preparation takes milliseconds, if the machine is not out of memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of failures in a row after which a task makes no more children.
+/// The number of failures in a row after which a maker stops.
 const FAILURES_MAX: usize = 5;
 
 /// The pause after a child did not become ready.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum age of a fork server. No known resource accumulates in a fork server. This limit is for unknown
-/// resources.
+/// The age at which a fork server is replaced. No resource is known to accumulate in a fork server. This limit is a
+/// precaution against unknown leaks.
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// The time without a new spare after which a waiting script runs in a new interpreter. While new spares are made, a
@@ -83,8 +84,8 @@ impl Demand {
         self.waiting.load(Ordering::Relaxed) > self.spares.load(Ordering::Relaxed)
     }
 
-    /// Waits until the maker with this index is needed. It is needed while more than `index` scripts wait. The makers
-    /// with an index below [`MAKERS_AT_REST`] are always needed.
+    /// Waits until the maker with this index is needed. The maker is needed while more than `index` scripts wait.
+    /// Makers with an index below [`MAKERS_AT_REST`] are always needed.
     async fn wait_for_turn(&self, index: usize) {
         loop {
             let changed = self.has_changed.notified();
@@ -95,8 +96,8 @@ impl Demand {
         }
     }
 
-    /// Waits until no spare is left, or until no script runs. In the second case, first yields to the tasks that write
-    /// the last result. Waits at most for [`PUT_OFF_MAX`].
+    /// Delays the preparation of the next spare, at most for [`PUT_OFF_MAX`]. Waits until no spare is left or no script
+    /// runs. If no script runs, then also yields to the tasks that write the last script's result.
     async fn wait(&self) {
         let wanted = async {
             loop {
@@ -140,15 +141,15 @@ impl Drop for Busy {
     }
 }
 
-/// The fitness of a living fork server for more runs.
+/// Whether a fork server may be used for more runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fitness {
     Fit,
     /// The fork server has reached its maximum age or number of runs. It is used until its successor is ready.
     Worn,
-    /// The fork server must not be used again. One reason is that packages were installed since its start, so that a
-    /// new interpreter would load other modules. The other reason is that it has reached twice its maximum age or
-    /// number of runs, and no successor has become ready.
+    /// The fork server must not be used again. One possible reason is that packages were installed after its start, so
+    /// a new interpreter would load other modules. The other possible reason is that the fork server has reached twice
+    /// its maximum age or number of runs, and no successor has become ready.
     Outdated,
 }
 
@@ -235,7 +236,7 @@ impl Pool {
         self.has_served.load(Ordering::Relaxed)
     }
 
-    /// Returns the fitness of the fork server for more runs.
+    /// Returns whether the fork server may be used for more runs.
     pub(super) fn fitness(&self, runs_max: u64) -> Fitness {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         if packages.have_changed() {

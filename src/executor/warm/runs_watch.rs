@@ -36,9 +36,9 @@ struct WatchedRun {
 /// The results of the last sample of a run.
 #[derive(Debug)]
 struct Known {
-    /// How long the run had a processor, and how long other processes kept it from one.
+    /// The CPU time of the run, and the time for which other processes kept the run from the processors.
     time: ProcessorTime,
-    /// The permit to run without a CPU weight. Dropped when the run has its CPU weight, or is over.
+    /// The permit to run before the run has its CPU weight. Dropped when the run has its CPU weight, or is over.
     unsettled: Option<OwnedSemaphorePermit>,
 }
 
@@ -67,8 +67,8 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
 }
 
 impl WatchOfRun {
-    /// Waits until the run exceeds a limit. Never returns if that does not happen. A watch that fails counts as
-    /// exceeded, because no run continues without a watch.
+    /// Waits until the run exceeds a limit. Never returns if the run exceeds none. If the watch fails, returns
+    /// [`Exceeded::Memory`], because no run may continue without a watch.
     pub(super) async fn exceeded(&mut self) -> Exceeded {
         (&mut self.exceeded).await.unwrap_or(Exceeded::Memory)
     }

@@ -47,8 +47,8 @@ pub(super) enum NoOutcome {
     /// The run was lost with its fork server, so its ending is unknown.
     Lost,
     /// The script was killed, but its process does not end. The receiver gets the exit code when the process ends. If
-    /// the fork server ends first, the receiver gets no value. The process is then dead when the supervisor with this
-    /// PID has ended.
+    /// the fork server ends first, the receiver gets no exit code. Then the end of the supervisor with this PID shows
+    /// that the process is dead.
     DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
@@ -115,11 +115,12 @@ impl Spare {
         matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Runs `given` until it ends, within `limits`. Returns as soon as the output is complete. By then the kill of all
-    /// remaining processes has begun. Drops `unsettled` when the run has its CPU weight.
+    /// Runs the script in `given` within `limits`, until the script ends. Returns as soon as the output is complete.
+    /// Before that, starts to kill all remaining processes of the run. Drops `unsettled` when the run has its CPU
+    /// weight.
     ///
-    /// The exit code comes from the kernel, through the fork server or `/proc`. The child announces its exit code on
-    /// its control socket too. A script can forge that announcement, so it never makes the result better.
+    /// The exit code comes from the kernel, through the fork server or `/proc`. The child also announces its exit code
+    /// on its control socket. A script can forge the announcement, so the announcement never makes the result better.
     pub(super) async fn run(
         mut self,
         given: Given<'_>,
@@ -134,7 +135,8 @@ impl Spare {
         let (mut watch, mut announced) = (None, None);
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
-        // If the run has ended and the timeout has expired, the end counts, because this server may notice both late.
+        // If this server notices late that the run has ended, the timeout may also have expired. `biased` makes the end
+        // of the run take precedence over the timeout.
         let cause = tokio::select! {
             biased;
             cause = self.follow(given, memory_bytes, limits.neighbours, &mut unsettled, &mut watch, &mut announced) => cause,
@@ -228,8 +230,8 @@ impl Spare {
     async fn read_the_rest(&mut self) {
         let side_channel = self.side_channel.read_to_end();
         let rest = async { tokio::join!(self.stdout.read(), self.stderr.read(), side_channel) };
-        // The wait has a timeout, because other processes of the run may take longer than the first process to release
-        // their memory. Their output has arrived by now.
+        // The wait has a timeout, because other processes of the run may need longer to release their memory. The
+        // output of these processes is already in the pipes.
         let _ = timeout(DRAIN_TIMEOUT, rest).await;
     }
 
@@ -249,7 +251,7 @@ impl Spare {
         let hand_over = async {
             let fixed = server.determinism.map(|it| Cow::Owned(given.fixed_values(it)));
             let parts: Vec<_> = fixed.into_iter().chain(given.input()).collect();
-            // If this fails, the child has died, and `ended` reports that.
+            // If this write fails, the child has died. `ended` reports that.
             let _ = write_parts(&mut to_child, &parts).await;
             std::future::pending::<()>().await;
         };
@@ -271,9 +273,9 @@ impl Spare {
             std::future::pending().await
         };
         let too_much = async {
-            // Delays the watch, because most runs are over by then.
+            // The watch begins after a delay, because most runs end before.
             sleep(WATCH_INTERVAL).await;
-            // A failure counts as exceeded memory, because no run continues without a watch.
+            // If the watch fails, the run ends with `Exceeded::Memory`, because no run may continue without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
             let of_run = of_run.beside(neighbours);
             let of_run = server.watch.start(of_run, *python, *init, unsettled.take());
@@ -326,7 +328,7 @@ enum Cause {
     Exceeded(Exceeded),
 }
 
-/// Returns the worse of two exit codes: the kernel's, and the announced one.
+/// Returns the worse of two exit codes: the exit code from the kernel, and the announced exit code.
 fn worse(code: i32, announced: Option<i32>) -> i32 {
     if code == 0 { announced.unwrap_or(0) } else { code }
 }

@@ -11,8 +11,8 @@ use crate::sandbox::{ControlGroup, Plan};
 
 use super::super::run_groups::{MemoryBound, RunGroups};
 
-/// A control group with one waiting child in it. The end of its process 1 kills the child. Dropping this value removes
-/// the group as soon as the child is dead.
+/// A control group that contains one child. Dropping this value removes the group as soon as the child is dead. It does
+/// not kill the child. The end of process 1 of the child's PID namespace kills the child.
 #[derive(Debug)]
 pub(super) struct SpareGroup {
     group: Option<ControlGroup>,

@@ -21,7 +21,7 @@ use crate::governance::evidence::Timestamp;
 pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
 /// The maximum number of items on a page.
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
-/// The maximum number of entries of a folder that are visited, because tests can leave millions of files.
+/// The server visits at most this number of files and folders of a run, because tests can leave millions of files.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
 /// The maximum number of runs in a list. Older runs can still be read by their ids.
 pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
@@ -32,7 +32,7 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// The offset of the next page; `None` for the last page.
     pub(crate) next_offset: Option<usize>,
-    /// Whether the list was cut at a limit. Then more items exist than all pages contain.
+    /// Whether a limit cut the list, so that some items are on no page.
     pub(crate) truncated: bool,
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Page<T> {
 pub(crate) struct RunEntry {
     pub(crate) run_id: Uuid,
     pub(crate) state: RunState,
-    /// The time of the run's end. For a run without evidence, the last change of its folder.
+    /// The time of the run's end. If the run has no evidence, this is the time of the last change of the run's folder.
     pub(crate) finished: Timestamp,
     pub(crate) files: usize,
     /// The size of all files together, in bytes.
     pub(crate) bytes: u64,
-    /// Whether `files` and `bytes` do not include all files of the run.
+    /// Whether the run has more files than `files` and `bytes` count.
     pub(crate) has_more: bool,
 }
 
@@ -146,7 +146,7 @@ impl Artifacts {
 /// Finds the newest runs, newest first. Also returns whether more runs exist. Examines all runs, because the folder is
 /// not sorted by time.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
-    // `None` if the run is removed meanwhile.
+    // This closure returns `None` if the run was removed meanwhile.
     let run = |name: &OsStr| {
         let run_id = run_id_of(name)?;
         let folder = root.folder(name).ok()?;

@@ -21,7 +21,7 @@ const PATH_PARTS_MAX: usize = 32;
 /// The maximum number of bytes that follow the first byte of a UTF-8 character.
 const CONTINUATION_MAX: usize = 3;
 
-/// Errors of opening a file that the tests or the caller can cause, each with the text for the caller.
+/// The errors that the tests or the caller can cause when a file is opened, each with the text for the caller.
 const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (
         io::ErrorKind::InvalidInput,
@@ -81,7 +81,8 @@ pub(crate) enum Content {
 impl Artifacts {
     /// Reads up to `limit` bytes at `offset` of the run's file at the relative `path`.
     ///
-    /// A chunk of a UTF-8 text never ends within a character. If the next chunk begins there, it is valid UTF-8 too.
+    /// A chunk of a UTF-8 text never ends within a character. So every chunk is valid UTF-8 if each read starts at the
+    /// `next_offset` of the previous chunk.
     pub(crate) fn read(
         &self,
         run_id: Uuid,
@@ -102,9 +103,9 @@ impl Artifacts {
         Ok(opened.chunk(offset, bytes, total_bytes))
     }
 
-    /// Reads a chunk like [`Self::read`], and computes the SHA-256 of the whole file. The SHA-256 is `None` if the
-    /// length of the file is not `total_bytes`. The chunk consists of bytes that were hashed, even if the file changes
-    /// meanwhile. Reads the whole file.
+    /// Reads the whole file to compute its SHA-256, and returns a chunk like [`Self::read`]. The SHA-256 is `None` if
+    /// the length of the file is not `total_bytes`. The chunk and the SHA-256 come from the same read, so they match
+    /// even if the file changes meanwhile.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -138,7 +139,7 @@ impl Artifacts {
     }
 }
 
-/// An open file, before a chunk is read from it.
+/// A file that was opened to read one chunk.
 struct Opened {
     file: File,
     path: PathBuf,
@@ -148,7 +149,8 @@ struct Opened {
 }
 
 impl Opened {
-    /// Creates the chunk at `offset` from the first of `bytes`.
+    /// Creates the chunk that starts at `offset`. `bytes` has the content of the file from `offset` on, and may be
+    /// longer than the chunk.
     fn chunk(&self, offset: u64, mut bytes: Vec<u8>, total_bytes: u64) -> Chunk {
         bytes.truncate(end_of_character(&bytes, self.limit));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -285,7 +287,8 @@ fn end_of_character(bytes: &[u8], limit: usize) -> usize {
             .unwrap_or(limit + CONTINUATION_MAX)
             .min(bytes.len()),
         Some(start) => start,
-        // No character has so many continuation bytes, so `bytes` is not UTF-8 and can be cut anywhere.
+        // The continuation bytes at `limit` do not belong to a valid character. So `bytes` is not UTF-8 and can be cut
+        // anywhere.
         None => limit,
     }
 }

@@ -16,16 +16,15 @@ use crate::governance::integrity::Change;
 /// The limit for all paths in the evidence of a run together, in bytes of JSON strings.
 pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// All files of a run except its evidence.
+/// The records of the files of a run. The evidence itself has no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArtifactRecords {
-    /// The readable files, sorted by path, up to [`RECORDS_BYTES_MAX`].
+    /// The records of the readable files, sorted by path. All paths together have at most [`RECORDS_BYTES_MAX`] bytes.
     pub(crate) records: Vec<ArtifactRecord>,
-    /// The number of visited files that are not in `records`, because they are unreadable or exceed the limit for
-    /// paths.
+    /// The number of visited files without a record: unreadable files, and files above the limit [`RECORDS_BYTES_MAX`].
     pub(crate) omitted: u64,
-    /// Whether some files were not visited, because the run left more than [`ENTRIES_MAX`] files and folders, or a
-    /// folder that cannot be opened.
+    /// Whether some files were not visited. The run left more than [`ENTRIES_MAX`] files and folders, or a folder
+    /// cannot be opened.
     pub(crate) truncated: bool,
 }
 
@@ -64,9 +63,9 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// Calls `each` for every file of a run that differs from its record. `is_complete` must be true if the run left
-    /// no other files. Then `each` is also called for every file without a record. Returns whether the records are
-    /// complete and all have hashes.
+    /// Calls `each` for every file of a run that differs from its record. `is_complete` means that every file had a
+    /// record when the run ended. In this case, `each` is also called for every file without a record. Returns whether
+    /// `is_complete` is true and all records have hashes.
     pub(crate) fn compare(
         &self,
         run_id: Uuid,

@@ -1,9 +1,9 @@
 //! Removes old runs.
 //!
-//! A removal has three steps. First, the audit log records the removal. Then the run's folder gets a name that no run
-//! has. Then the folder is removed. The run is locked during all steps. If a removal is interrupted after the first
-//! step, the next clean-up finishes it. If a folder has the new name, but the audit log has no row about its removal,
-//! the next clean-up restores the name.
+//! A removal has three steps. First, the audit log records the removal. Then the run's folder is renamed, so that the
+//! folder no longer has the name of a run. Then the folder is removed. The run is locked during all steps. If a removal
+//! is interrupted after the first step, the next clean-up finishes the removal. If a folder was renamed, but the audit
+//! log has no row about the removal, the next clean-up restores the name.
 //!
 //! This module never removes a run without a row in the audit log. It never removes a run that is in progress or being
 //! read.
@@ -28,8 +28,8 @@ use crate::ledger::{LoggedRun, StoreError};
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
 /// The maximum number of runs that one clean-up examines.
 const RUNS_MAX: usize = 100_000;
-/// The number of runs that are recorded and then removed together. It is limited because the lock of each run is an
-/// open file.
+/// The number of runs in one batch. The removals of a batch are recorded together. The number is limited because the
+/// lock of each run is an open file.
 const RUNS_AT_ONCE: usize = 64;
 /// The number of runs in one query of the audit log. It is limited because other readers of the log wait for the query.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
@@ -48,7 +48,7 @@ const TURN_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Retained {
     pub(crate) kept: usize,
     pub(crate) removed: usize,
-    /// Runs that should be removed, but could not be removed.
+    /// The number of runs that should have been removed, but could not be removed.
     pub(crate) failed: usize,
     /// The size of the removed runs on the disk, in bytes.
     pub(crate) removed_bytes: u64,
@@ -131,11 +131,11 @@ enum Fate {
 }
 
 impl Artifacts {
-    /// Removes the oldest runs until the other runs are within `retention`. Does not remove runs that are in progress
-    /// or being read, and ignores folders with other names than run ids.
+    /// Removes the oldest runs until the remaining runs are within `retention`. Does not remove runs that are in
+    /// progress or being read. Ignores folders with names that are not run ids.
     ///
     /// `log` records each removal before the run is renamed. If `log` fails, the clean-up ends. Waits for other
-    /// clean-ups of the same folder, also in other processes. Fails with [`RetentionError::Busy`] if they take too
+    /// clean-ups of the same folder, also in other processes. Fails with [`RetentionError::Busy`] if the wait takes too
     /// long.
     pub(crate) fn retain(
         &self,
@@ -262,8 +262,8 @@ fn inspect_all(
 fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, RemovalReason)> {
     let mut total_bytes =
         runs.iter().fold(0_u64, |total, run| total.saturating_add(run.disk_bytes));
-    // The total size never removes the newest run that has ended, because its client will probably read it. It does not
-    // remove later runs either, because they are just starting.
+    // Even if the total size is above the limit, do not remove the newest run that has ended, because its client will
+    // probably read its files. Do not remove later runs either, because they are just starting.
     let newest = runs.iter().rposition(|run| run.logged.has_ended).unwrap_or(runs.len().max(1) - 1);
     let mut doomed = Vec::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.fate == Fate::Kept) {
@@ -388,7 +388,8 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
 }
 
 /// Opens the lock file of a run, or creates the file if it is missing. The file is missing if the run's server died
-/// early, or has not created the file yet. In the second case, the process that creates the file first owns the run.
+/// early, or if the server is just creating the run. In the second case, the server then fails to create the lock file,
+/// so it starts no run in a folder that is being removed.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

@@ -409,12 +409,14 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
                 fs::rename(files.join("folder"), files.join("kept")).unwrap();
             }
         });
-        // On a busy machine, the other thread may not run for thousands of rounds. Continue until both results occur.
+        // On a busy machine, the other thread may not run for thousands of rounds. So continue until both counters are
+        // above 0.
         while rounds < 5000 || (rounds < 500_000 && (own == 0 || plain_secrets == 0)) {
             rounds += 1;
             for path in ["files/folder/file", "files/file"] {
                 if let Ok(chunk) = fixture.read(run_id, path) {
-                    // Assert only after the other thread has ended, because a panic here would wait for it forever.
+                    // Do not assert here. After a panic in this thread, `scope` would wait forever for the other
+                    // thread, which would not end.
                     led_out += usize::from(chunk.content == Content::Text("secret".to_owned()));
                     own += 1;
                 }
@@ -726,7 +728,8 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
     assert!(run.records(0).unwrap().truncated);
 }
 
-/// Compares a run's files with records of path, bytes and hash. Returns the changes, and the result of `compare`.
+/// Calls `compare` with `records` of the form (path, length, SHA-256). Returns the changes that `compare` finds, and
+/// the result of `compare`.
 fn changes(
     fixture: &Fixture,
     run_id: Uuid,
@@ -803,12 +806,12 @@ fn a_run_that_is_compared_is_not_removed_meanwhile() {
     assert_eq!(fixture.runs(), [newer]);
 }
 
-/// The evidence of a run has a limit for the length of all paths, as JSON strings.
+/// The total length of all paths in the evidence of a run is limited. A path counts with its length as a JSON string.
 #[test]
 fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
     let fixture = Fixture::new();
     let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // Each of these bytes has six bytes in JSON.
+    // JSON encodes each of these characters as six bytes.
     let wide = "\u{1}".repeat(250);
     let folder = run.files_path().join(&wide);
     fs::create_dir(&folder).unwrap();
@@ -863,7 +866,8 @@ fn a_listed_file_is_readable_if_its_path_is_taken() {
 
 #[test]
 fn the_oldest_runs_go_first() {
-    // Each case has runs as (age in days, size in KiB), a retention, and the ages of the runs that are not removed.
+    // Each case has the runs as pairs of an age in days and a size in KiB, a retention, and the ages of the remaining
+    // runs.
     let retention = |days: Option<u32>, kilobytes: Option<u64>| Retention {
         age: days.map(|days| DAY * days),
         total_bytes: kilobytes.map(|kilobytes| kilobytes << 10),
@@ -1003,7 +1007,7 @@ fn the_newest_run_is_the_newest_of_the_log() {
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
     assert_eq!((retained.kept, retained.removed), (2, 3));
     assert_eq!(*log.removed.lock().unwrap(), [unknown, runs[0], runs[1]]);
-    // The newest run that has ended is not removed because of its size, even if another run has started later.
+    // The newest run that has ended remains regardless of its size, even if another run has started later.
     let begun = fixture.run(Duration::ZERO, 10);
     let mut order = runs.clone();
     order.push(begun);
@@ -1050,7 +1054,7 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
         let mut created = 0;
         for _ in 0..500 {
             let run_id = Uuid::new_v4();
-            // This call fails if a clean-up has taken the new run for an old run.
+            // This call fails if the clean-up removes the new run before the run is locked.
             let Ok(run) = fixture.artifacts.create_run(run_id) else { continue };
             fs::write(run.files_path().join("data"), "1").unwrap();
             run.write_evidence(&json!({})).unwrap();
@@ -1095,7 +1099,7 @@ fn the_newest_runs_are_never_cut_off() {
     assert!(has_more && runs == newest[..2]);
 }
 
-/// Simultaneous clean-ups must take the removals by the other clean-ups into account.
+/// Clean-ups at the same time must not remove more runs than a single clean-up.
 #[test]
 fn clean_ups_at_the_same_time_remove_no_more_than_one() {
     let fixture = Fixture::new();
@@ -1134,7 +1138,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
     for bytes in [0, total - 1, total + 1, u64::MAX] {
         assert_eq!(hashed(0, 7, bytes).1, None, "{bytes}");
     }
-    // If the file has become shorter, the chunk has no next offset after the end of the file.
+    // If the file has become shorter, a chunk that starts after its last byte is empty and has no next offset.
     for offset in [total, total + 1] {
         let (chunk, _) = hashed(offset, 7, total + 2);
         assert_eq!((chunk.bytes, chunk.next_offset), (0, None), "{offset}");

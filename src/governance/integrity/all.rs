@@ -12,14 +12,15 @@ use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState}
 use crate::ledger::Store;
 
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// The maximum number of missing runs that are collected from the log before each is checked.
+/// The maximum number of missing runs that are collected from the log in one batch. Each run of a batch is then
+/// checked.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ArtifactsVerification {
     /// Runs with only unchanged files.
     pub(crate) intact: u64,
-    /// Runs without a difference that could not be compared completely, because a hash is missing.
+    /// Runs that lack a hash, and in which no difference was found.
     pub(crate) unconfirmed: u64,
     pub(crate) in_progress: u64,
     /// Runs without evidence because their server died.

@@ -1,5 +1,5 @@
-//! Records the list of the tests that must pass, for `qwed-mcp judge record`. Runs the tests at the level of later
-//! runs.
+//! Records the list of the tests that must pass, for `qwed-mcp judge record`. Runs the tests at the same level as later
+//! runs do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const IMPORT: &str = "import ";
 /// A recorded list of tests.
 #[derive(Debug)]
 pub(crate) struct RecordedList {
-    /// The path of the list in the policy.
+    /// The path of the list's file: `judge.list` in the policy.
     pub(crate) file: PathBuf,
     /// The number of tests in the list.
     pub(crate) tests: usize,

@@ -1,8 +1,8 @@
 //! Parses a TOML document, with the line number of each value.
 //!
 //! This module does not use serde, because serde stops at the first mistake and quotes the value in its message.
-//! `policy check` lists all mistakes, each with the key and the accepted values. Of the content of the file, a model
-//! never gets more than simple names of keys.
+//! `policy check` lists all mistakes, each with the key and the accepted values. Error messages contain no content of
+//! the file, except simple names of keys, because a model may get the messages.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -45,7 +45,8 @@ impl<'t> Document<'t> {
                 });
                 continue;
             };
-            // A value that is not a section is an error, but reading the section reports it later.
+            // If a known section has a value that is not a section, the error is reported later, when the section is
+            // read.
             if let Ok(section) = self.section(section) {
                 unknown.extend(section.unknown(keys));
             }
@@ -186,7 +187,8 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + before.matches('\n').count()
 }
 
-/// Returns the text of a key for errors. A key that needs quotes is not quoted, because it is not just misspelled.
+/// Returns the text for a key in an error message. If a key is long or needs quotes, the text only describes the key,
+/// because such a key is not just misspelled.
 fn shown(key: &str) -> String {
     let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare && (1..=KEY_CHARS_MAX).contains(&key.len()) {

@@ -13,8 +13,9 @@ use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// The minimum age of the last change of a file before its timestamp identifies its content. A file with a more recent
-/// change may change again without a new timestamp, because timestamps of file systems have steps of up to two seconds.
+/// A stamp identifies the content of a file only if the last change is at least this old when the file is read.
+/// Timestamps of file systems have steps of up to two seconds. So a file with a more recent change may change again
+/// without a new timestamp.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The policy file, with its last content. While the file is unusable, every governed call is refused.
@@ -33,7 +34,7 @@ struct Reading {
     policy: Result<Arc<Policy>, PolicyError>,
 }
 
-/// The metadata of a file that changes when the file is modified or replaced.
+/// The metadata by which the server recognizes that a file was modified or replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -79,8 +80,8 @@ impl PolicyFile {
     }
 }
 
-/// Fails if the resolution of `path`, the path of the policy, passes through the workspace. Then code in the workspace
-/// could replace the policy.
+/// Fails if `path`, the path of the policy, leads through the workspace, because code in the workspace could then
+/// replace the policy.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
     // `UntrustedFolder::new` returns `None` for a folder that does not exist.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
@@ -172,8 +173,8 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp if it identifies the content that was read. It must be equal to the stamp `after` the read,
-    /// and the last change must be old enough when the read `started`.
+    /// Returns the stamp if it identifies the content that was read. For this, the stamp must be equal to `after`, the
+    /// stamp after the read. The last change must also be old enough at `started`, the time at which the read started.
     fn settled(self, after: &Self, started: SystemTime) -> Option<Self> {
         let is_settled = self == *after && self.is_older_than(SETTLED_AFTER, started);
         is_settled.then_some(self)

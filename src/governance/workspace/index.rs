@@ -17,9 +17,10 @@ const MODE_AT: usize = 24;
 const ID_AT: usize = 40;
 const FLAGS_AT: usize = 60;
 
-/// The flag of entries with extended flags.
+/// The flag that is set if an entry also has extended flags.
 const EXTENDED: u16 = 0x4000;
-/// The bits of the flags that contain the stage of an entry. They are not zero during an unfinished merge.
+/// The bits for the stage of an entry. They are a part of the entry's flags, and are not zero during an unfinished
+/// merge.
 const STAGES: u16 = 0x3000;
 /// The extended flag of files that are deliberately not checked out.
 const SKIP_WORKTREE: u16 = 0x4000;

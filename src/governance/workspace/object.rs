@@ -190,7 +190,8 @@ fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermine
             std::cmp::Ordering::Less => low = middle + 1,
             std::cmp::Ordering::Greater => high = middle,
             std::cmp::Ordering::Equal => {
-                // After the ids, the index has a checksum for each object, the offsets, and the large offsets.
+                // After the ids, the index has three tables: the checksum of each object, the offset of each object,
+                // and the large offsets.
                 let offsets_at = ids_at + (ID_BYTES + 4) * count;
                 let offset = short(offsets_at + 4 * middle)?;
                 if offset & IS_LARGE == 0 {
@@ -218,7 +219,8 @@ fn whole_commit(pack: &File, offset: u64) -> Result<Option<Vec<u8>>, Undetermine
         }
     }
     let bytes = bytes.get(..length).unwrap_or_default();
-    // The header of an entry has the type and the length. It ends with the first byte without the highest bit.
+    // The header of an entry has the type and the length. The last byte of the header is the first byte in which the
+    // highest bit is 0.
     let first = bytes.first().copied().ok_or(Undetermined::Damaged)?;
     if first >> 4 & 7 != COMMIT_TYPE {
         return Ok(None);

@@ -162,8 +162,8 @@ fn what_is_not_known_is_said() {
     fs::remove_file(&file).unwrap();
     assert_eq!(unknown("the format of the commit is not supported"), commit);
     fs::write(&file, good).unwrap();
-    // A tracked file differs from the commit. Git may have converted it because of `.gitattributes`, so the state is
-    // unknown.
+    // A tracked file differs from the commit. Git may have converted the file because of `.gitattributes`, so the state
+    // is unknown.
     fs::write(repository.path(".gitattributes"), "*.py text eol=crlf\n").unwrap();
     repository.commit();
     repository.check(false);
@@ -246,7 +246,8 @@ fn damage_is_no_panic() {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
             fs::write(&file, &bad).unwrap();
-            // The damage must not make the module use another tree as the commit's tree and report a difference.
+            // The damage may make the state unknown, but must not make it dirty, because the tracked files are
+            // unchanged.
             assert_ne!(repository.state().dirty, Some(true));
             fs::write(&file, &good[..at]).unwrap();
             repository.state();

@@ -3,7 +3,8 @@
 //!
 //! This file implements the interface for callers. `worker` claims and runs jobs: it commits a claim to disk before the
 //! script starts, renews its lease, and stores the results. `kept` converts the end of a job into columns and back.
-//! `statements` contains the SQL. A row of the database never permits a run: the worker decides each script again.
+//! `statements` contains the SQL. A row of the database never permits a run: before a run, the worker lets the gateway
+//! decide again whether the script is allowed.
 //!
 //! A proxy that sends all requests of a user to one replica could not replace this module. Jobs would be lost with
 //! their replica, and other replicas could not return their results.
@@ -48,8 +49,8 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(6);
 const PLACE_PAUSE: Duration = Duration::from_millis(100);
 /// The timeout of the query for metrics. It is short, because a scrape has ten seconds for all metrics.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// The maximum number of requests whose placed job the server remembers. Cancelling an older request does not cancel
-/// its job.
+/// The maximum number of placed jobs that the server remembers together with their requests. Cancelling an older
+/// request does not cancel its job.
 const PLACED_MAX: usize = 10_000;
 
 /// No limit on the size of the output, for queries of a job that was just placed and has no output yet.
@@ -140,7 +141,8 @@ struct Placed {
 }
 
 impl SharedJobs {
-    /// Starts the worker, which runs until shutdown. The worker decides each script again before it runs the script.
+    /// Starts the worker, which runs until shutdown. Before the worker runs a script, it decides again whether the
+    /// script is allowed.
     pub(crate) fn start(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
         let worker = Worker::start(database.clone(), Arc::clone(&scripts), limits);
         let cancellations = TaskTracker::new();
@@ -233,8 +235,8 @@ impl SharedJobs {
                 Err(PlaceError::QueueFull(usize::try_from(waiting).unwrap_or_default()))
             }
             None if is_kept => Err(PlaceError::ResultsFull),
-            // No limit is reached and no row was inserted, so an earlier attempt has inserted the job and its reply
-            // was lost.
+            // No limit is reached and no row was inserted, so an earlier attempt has inserted the job, and the
+            // database's reply was lost.
             None => match self.find(id, user, ANY).await? {
                 Found::Job(job) => Ok(job),
                 Found::Larger(_) | Found::Nothing => Err(PlaceError::Unknown(id)),

@@ -206,7 +206,7 @@ async fn one_user_has_a_share_of_what_is_kept() {
     let url = scratch::shared().database();
     let begun = Arc::default();
     let mut limits = SharedLimits::new(Duration::from_secs(60), Duration::from_secs(2));
-    // The empty table is smaller than this limit. The output of one job fills a user's quarter of the limit.
+    // The output of one job (1 MiB) fills the share of one user, which is a quarter of this limit.
     limits.disk_bytes_max = 4 * 1024 * 1024;
     let executor = Arc::new(FakeExecutor::new(|_, _, _| {
         let stdout = Captured { text: "x".repeat(1024 * 1024), ..Captured::default() };
@@ -416,7 +416,8 @@ async fn users_take_turns() {
     let order =
         "SELECT string_agg(user_name, ' ' ORDER BY claim) FROM qwed_mcp.jobs WHERE claim <= 7";
     let order = scratch::shared().sql(&url, order);
-    // The first job ran before the other jobs were placed. Then each user has one job in turn.
+    // The first job ran before the other jobs were placed. After that, one job of each user runs before the next job of
+    // the same user.
     let order: Vec<&str> = order.split(' ').collect();
     let turns = |range: std::ops::Range<usize>| {
         let mut turns = order[range].to_vec();

@@ -64,7 +64,7 @@ struct Claimed {
     inputs: Inputs,
     asked_by: AskedBy,
     verification_id: String,
-    /// `true` if an authenticated user placed the job. Without a proof in its row, such a job does not run.
+    /// `true` if an authenticated user placed the job. Such a job does not run if `proof` is missing.
     is_users: bool,
     proof: Option<Proof>,
 }
@@ -278,8 +278,9 @@ impl Worker {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
         };
-        // A turn is free at once, because the claim has reserved it. A job that was cancelled meanwhile also takes its
-        // turn, so that the audit log contains its end.
+        // The run may start at once, because the claim has reserved a turn. A job that was cancelled meanwhile gets its
+        // turn too, because `run` needs the turn, and `run` writes the job's end to the audit log. So the wait for the
+        // turn uses the token `never`, which is never cancelled.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
         let request = RunRequest::new(self.limits.run, cancel.clone());
@@ -293,8 +294,8 @@ impl Worker {
         }
     }
 
-    /// Returns the end of a job that has no outcome. If the job was cancelled while it waited for an unreachable store,
-    /// it counts as cancelled.
+    /// Returns the end of a job that has no outcome. A job that was cancelled while it waited for an unreachable store
+    /// is reported as cancelled.
     fn without_outcome(&self, error: &ScriptError, cancel: &CancellationToken) -> JobEnd {
         let has_waited = matches!(error, ScriptError::TokensAway | ScriptError::NotAudited);
         if has_waited && cancel.is_cancelled() { self.cancelled() } else { not_run(error) }

@@ -51,7 +51,7 @@ pub(super) struct Running {
     has_ended: CancellationToken,
 }
 
-/// The end of a run, for a call that has waited for this run.
+/// The way in which a run ended, for a call that has waited for this run.
 #[derive(Debug)]
 pub(super) enum Ended {
     Shared(Arc<Outcome>),
@@ -69,8 +69,8 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// The right to run a script, also for other calls. If this value is dropped without a result, the run counts as
-/// given up.
+/// The right to run a script. Other calls may wait for the run and use its result. If this value is dropped without a
+/// result, one of the waiting calls may run the script for the others.
 #[derive(Debug)]
 pub(super) struct Leader {
     answers: Arc<Answers>,
@@ -88,7 +88,7 @@ impl Answers {
         state.running.get(key).map_or(Found::Nothing, |it| Found::Running(Arc::clone(it)))
     }
 
-    /// Registers a run. Returns `None` if a run with this key is in progress, or if its result is stored.
+    /// Registers a run. Returns `None` if a run with this key is in progress, or if a result with this key is stored.
     pub(super) fn claim(self: &Arc<Self>, key: Key) -> Option<Leader> {
         let mut state = self.lock();
         if state.stored.contains(&key) {

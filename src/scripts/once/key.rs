@@ -26,7 +26,7 @@ pub(super) struct Keys {
     verdict_note: VerdictNote,
 }
 
-/// The parts of a call that belong to the key, in addition to its script.
+/// The parts of a call that belong to the key of the run, in addition to the script.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::scripts) struct Asked<'a> {
     pub(in crate::scripts) user: Option<&'a str>,
@@ -44,7 +44,7 @@ struct Facts<'a> {
     /// script.
     user: Option<&'a str>,
     audited_user: Option<&'a str>,
-    /// The verdict in the result contains the model.
+    /// The model is part of the key, because the verdict in the result contains the model.
     model: Option<&'a str>,
     script: String,
     stdin: String,
@@ -88,8 +88,7 @@ impl Keys {
         environment: EnvironmentDigest,
     ) -> Option<Key> {
         let Asked { user, limits, lacks_packages } = asked;
-        // `neighbours` is not part of the key, because the executor sets it. It limits the processes of all runs
-        // together.
+        // `neighbours` is not part of the key. The executor sets it later, to limit the processes of all runs together.
         let RunLimits { timeout, output_bytes_max, takes_pictures, memory_mb, neighbours: _ } =
             limits;
         let digests = script.inputs().digests();

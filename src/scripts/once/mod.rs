@@ -6,11 +6,11 @@
 //! | `sharing` | decides which runs and results other calls may use |
 //! | `answers` | remembers results, and the runs that other calls wait for |
 //!
-//! Results are kept in memory. If scripts have receipts, results are also stored in files next to the receipts, for
-//! other processes.
+//! Results are kept in memory. If the server writes receipts for scripts, results are also stored in files next to the
+//! receipts, for other processes.
 //!
-//! This module never decides about a script, and never starts a run. A call that uses an earlier result is decided,
-//! audited and attested like every other call.
+//! This module never decides whether a script is allowed, and never starts a run. A call that uses an earlier result is
+//! checked by the gateway, audited and attested like every other call.
 
 mod answers;
 mod key;
@@ -44,7 +44,8 @@ pub(super) use key::Asked;
 #[derive(Debug)]
 pub(super) struct Once {
     answers: Arc<Answers>,
-    /// The files with results that other processes can use too. `None` if scripts have no receipts.
+    /// The files with results that other processes can use too. These files are next to the receipts of scripts, so
+    /// this field is `None` if the server writes no receipts.
     files: Option<Arc<AnswerFiles>>,
     keys: Keys,
 }
@@ -68,8 +69,8 @@ impl Lookup {
         self.differences.get_or_init(|| sharing::differences(&self.script)).as_ref()
     }
 
-    /// Returns whether the script has no reason for different results, apart from reasons that deterministic runs
-    /// remove.
+    /// Returns whether all runs of the script should have the same result. If runs are deterministic, ignores the
+    /// reasons for differences that deterministic runs do not have.
     fn may_be_shared(&self) -> bool {
         let determinism = self.surroundings.determinism;
         self.differences().is_some_and(|of| of.before_run(determinism).is_empty())
@@ -101,11 +102,12 @@ pub(super) struct Later {
     lookup: Duration,
 }
 
-/// The state of a run before the call takes a turn.
+/// The result of the search for an earlier run, before a call waits for its turn.
 pub(super) enum Before {
     /// A result exists.
     Later(Later),
-    /// The script must be run. The run is shared, unless another call has begun the same run meanwhile.
+    /// The script must be run, and other calls may use the result. If another call begins the same run first, this call
+    /// waits for that run.
     Shared,
     /// The script must be run, for this call only.
     Alone,
@@ -113,7 +115,8 @@ pub(super) enum Before {
 
 impl Once {
     /// Returns `None` if the admin does not want to reuse results, or if runs are not deterministic. Also returns
-    /// `None` if scripts can read further paths, because their files may change between two runs.
+    /// `None` if the admin allows scripts to read further paths, because files at these paths may change between two
+    /// runs.
     pub(super) fn new(settings: &Settings, environment: &Arc<EnvironmentCache>) -> Option<Self> {
         if !settings.answer_once {
             return None;
@@ -130,13 +133,13 @@ impl Once {
         Some(Self { answers: Arc::default(), files: None, keys })
     }
 
-    /// Also stores results next to receipts.
+    /// Stores results not only in memory, but also in files next to the receipts.
     pub(super) fn with_receipts(self, receipts: &Arc<Receipts>) -> Self {
         Self { files: Some(Arc::new(AnswerFiles::new(receipts))), ..self }
     }
 
-    /// Begins the lookup of a run's result. Returns `None` if the result cannot be reused, because the run's
-    /// surroundings are unknown or may change.
+    /// Begins the lookup of a run's result. Returns `None` if the result cannot be reused, because the interpreter and
+    /// the sandbox of the run are unknown or may change.
     pub(super) async fn lookup(
         &self,
         script: AuthorizedScript,
@@ -158,8 +161,8 @@ impl Once {
         }))
     }
 
-    /// Returns a result, or whether the script must be run. If the same run is in progress, waits for its result, but
-    /// not longer than the run may last, and not after `cancel` is cancelled.
+    /// Returns a result, or whether the script must be run. If the same run is in progress, waits for its result. The
+    /// wait ends after the time limit of the run, or when `cancel` is cancelled.
     pub(super) async fn before_turn(&self, lookup: &Lookup, cancel: &CancellationToken) -> Before {
         match self.answers.find(&lookup.key) {
             Found::Stored(outcome) => later(outcome, lookup.begun.elapsed()),
@@ -193,7 +196,8 @@ impl Once {
         Some(outcome)
     }
 
-    /// Stores a result in the files, if scripts have receipts. After a failure, other processes run the script again.
+    /// Stores a result in the files, if the server writes receipts for scripts. If this fails, other processes cannot
+    /// reuse the result.
     async fn store(&self, key: Key, outcome: Arc<Outcome>) {
         // Do not store pictures, because they are not serialized. Do not store advice about a missing module, because
         // it depends on the settings of this process.

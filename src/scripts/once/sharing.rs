@@ -5,15 +5,16 @@ use crate::gateway::AuthorizedScript;
 use crate::safety;
 use crate::verification::differences::{Differences, Names};
 
-/// The variable with further folders of modules. These modules can change without an installation.
+/// The environment variable with further folders of modules. These modules can change without an installation of
+/// packages.
 const MODULES_VARIABLE: &str = "PYTHONPATH";
 
 /// The Python error that may depend on the machine's memory.
 const OUT_OF_MEMORY: &[u8] = b"MemoryError";
 
-/// Returns whether runs have fixed clocks and addresses, and whether the files that scripts can read change only with
-/// an installation of packages. The analysis of a script alone does not suffice to reuse its result, because its
-/// table of causes cannot contain every function that reads a clock or an address.
+/// Returns whether clocks and memory addresses are the same in each run, and whether the files that scripts can read
+/// change only if packages are installed. The analysis of a script does not suffice to reuse a result, because the
+/// analysis cannot know every function that reads a clock or an address.
 pub(super) fn is_fixed(surroundings: &Surroundings) -> bool {
     let Surroundings { tier, variables, determinism, .. } = surroundings;
     determinism.is_some_and(has_clock_and_addresses)
@@ -26,8 +27,8 @@ fn has_clock_and_addresses(determinism: Determinism) -> bool {
 }
 
 /// Returns the reasons why runs of a script may differ. `None` if the reasons are unknown. If an expression is
-/// evaluated after the script, analyses both together, because the names of the script do not include the names in
-/// the expression.
+/// evaluated after the script, this function analyses the script and the expression together, because the earlier
+/// analysis of the script did not include the expression.
 pub(super) fn differences(script: &AuthorizedScript) -> Option<Differences> {
     // A script with findings may depend on files, processes or code outside of the script.
     if script.findings() > 0 {
@@ -160,7 +161,7 @@ mod tests {
             Outcome { stdout: cut_off.clone(), ..ended() },
             Outcome { stderr: cut_off, ..ended() },
             Outcome { stderr: text("MemoryError"), ..ended() },
-            // The library that fixes clocks was not loaded, the run sent no report, or the script started a thread.
+            // The library that replaces clocks was not loaded, the run sent no report, or the script started a thread.
             Outcome { end_report: report(None), ..ended() },
             Outcome { end_report: EndReport::default(), ..ended() },
             Outcome { end_report: report(Some(1)), ..ended() },

@@ -28,7 +28,7 @@ use super::super::{Permit, RunRequest, Scripts};
 const PURE: &str = "print(6 * 7)";
 const LIMITS: Duration = Duration::from_secs(9);
 
-/// The scripts under test. Each run ends only when the test allows it.
+/// The [`Scripts`] under test, with a fake executor. Each run ends only when the test allows it.
 struct Machine {
     _folder: TempDir,
     scripts: Scripts,
@@ -100,8 +100,8 @@ impl Machine {
         self.ends.add_permits(count);
     }
 
-    /// Polls calls until this many runs have begun, and until this many calls wait for a run. Panics if a call ends
-    /// before.
+    /// Polls `calls` until this many runs have begun and this many calls wait for a run. Panics if `calls` completes
+    /// earlier.
     async fn poll_until<F: Future>(&self, mut calls: Pin<&mut F>, runs: usize, waiting: usize) {
         let answers = &self.scripts.once.as_ref().unwrap().answers;
         while (self.executor.runs(), answers.waiting()) != (runs, waiting) {

@@ -243,8 +243,8 @@ fn a_bound_is_the_last_that_is_taken() {
     assert_eq!(ping(OTHER_MESSAGE_BYTES_MAX).len(), OTHER_MESSAGE_BYTES_MAX);
     assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX)), "1 ping");
     assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX + 1)), "-32600 id 1");
-    // A call may be as long as a line, and longer than other messages. Only a method that returns a list has a cursor,
-    // and its parameters may be missing.
+    // A call may be longer than other messages. A `cursor` is ignored if the method returns no list. The parameters of
+    // a method that returns a list may be missing.
     let code = "x".repeat(2 * OTHER_MESSAGE_BYTES_MAX);
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x","arguments":{{"code":"{code}"}}}}}}"#

@@ -16,11 +16,11 @@ const LINE_BYTES_MAX: usize = 256 * 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ExportVerification {
     pub rows: u64,
-    /// The chain of an embedded store. Its rows do not name a replica.
+    /// The chain of the rows that do not name a replica. An embedded store has only this chain.
     #[serde(flatten)]
     pub chain: ExportedChain,
-    /// The position of the latest known head, or [`KnownHead::Missing`] if a known head was not found. `None` if no
-    /// heads are known.
+    /// The position of the latest head that an admin stored earlier. [`KnownHead::Missing`] if at least one stored head
+    /// was not found. `None` if the caller passed no stored heads.
     pub known_head: Option<KnownHead>,
     /// The chain of each replica, by the replica's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -32,7 +32,8 @@ pub struct ExportVerification {
 pub struct ExportedChain {
     /// The number of the first row. It is greater than 1 if the export continues an earlier export.
     pub first: Option<i64>,
-    /// The value of `previous` in the first row. It is the head of the previous export, if this export continues one.
+    /// The value of `previous` in the first row. If this export continues an earlier export, the value is the `head` of
+    /// the earlier export.
     pub follows: Option<String>,
     /// The hash of the last intact row.
     pub head: Option<String>,
@@ -103,7 +104,7 @@ impl ExportedChain {
         }
     }
 
-    /// Returns the flaw of `row`, which follows the rows so far; `None` if the row is intact.
+    /// Returns the flaw that the next row of the chain reveals. Returns `None` if the row is intact.
     fn flaw(&self, row: &AuditRow) -> Option<BrokenRow> {
         let seq = row.seq;
         if row.content_hash() != row.hash {

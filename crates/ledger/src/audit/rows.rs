@@ -47,7 +47,7 @@ impl AuditRow {
     }
 }
 
-/// A run id, or the first digits of a run id, as lists show them.
+/// A run id, or at least its first eight digits. Lists of the audit log show only eight digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunIdStart(String);
 

@@ -7,14 +7,14 @@ use super::AuditEvent;
 /// The state of a run, according to its rows in the audit log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoggedRun {
-    /// The number of the row about the run's end, or about its start if the run has not ended. Sort runs by it,
-    /// because the clock may have been set back.
+    /// The number of the row about the run's end, or about its start if the run has not ended. Sort runs by this number
+    /// instead of the time, because the clock may have been set back.
     pub seq: Option<i64>,
     pub has_ended: bool,
     pub is_removed: bool,
 }
 
-/// A run, as the rows about its start, its end and its removal describe it.
+/// A run, according to the rows about its start, its end and its removal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordedRun {
     pub user: Option<String>,
@@ -44,13 +44,14 @@ pub enum RecordedEvidence {
     Sha256(String),
 }
 
-/// The name of the tool that runs tests. Its calls count towards quotas. Its runs leave evidence.
+/// The name of the tool that runs tests. Quotas limit the number of its runs. Only runs of this tool leave evidence.
 pub const RUN_PYTEST: &str = "run_pytest";
 /// The key of the evidence's hash in the details of a `TOOL_FINISHED` row.
 pub const EVIDENCE_SHA256: &str = "evidence_sha256";
 
 impl RecordedEvidence {
-    /// Reads the details of the row about a run's end. An invalid value becomes an empty hash, which no evidence has.
+    /// Reads the details of the row about a run's end. Replaces an invalid hash by an empty hash, which never matches a
+    /// file.
     pub(crate) fn of_end(details: &str) -> Self {
         let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
         match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
@@ -68,7 +69,7 @@ impl RecordedRun {
         self.outcome.is_some()
     }
 
-    /// Adds the next row of the run: about its start, its end or its removal.
+    /// Updates the run with its next row, which is about the start, the end or the removal of the run.
     pub(crate) fn follow(&mut self, row: RunRow) {
         let RunRow { event, user, tool, outcome, details, elsewhere } = row;
         if event == AuditEvent::ArtifactsRemoved.as_str() {
@@ -78,7 +79,7 @@ impl RecordedRun {
         self.user = Some(user);
         self.tool = Some(tool);
         self.elsewhere = elsewhere;
-        // Ignore later rows about an end, because only the first is genuine.
+        // Ignore later rows about an end. A run ends once, so only the first of these rows can be genuine.
         if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
             self.outcome = Some(outcome);
             self.evidence = RecordedEvidence::of_end(&details);

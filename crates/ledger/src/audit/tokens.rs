@@ -16,7 +16,7 @@ const TOOL: &str = "qwed-mcp token";
 /// The run id in rows about tokens, which belong to no run.
 pub(crate) const NO_RUN: Uuid = Uuid::nil();
 
-/// A token as the log and the table of tokens describe it, without its secret.
+/// The data about a token in the audit log or in the table of tokens. The data does not contain the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedToken {
     /// The id, in the same form as in rows about calls.
@@ -99,7 +99,7 @@ pub enum TokenFlaw {
 pub(crate) struct RecordedTokens(BTreeMap<String, RecordedToken>);
 
 impl RecordedTokens {
-    /// Adds a row, if it is about a token.
+    /// Adds a row, if the row is about a token.
     pub(crate) fn follow(&mut self, row: &AuditRow) {
         let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
         if events.iter().any(|event| event.as_str() == row.event)

@@ -24,13 +24,13 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last intact row, or the hash of all heads if the log has several chains. An admin can store
-    /// this head elsewhere, to detect a replaced log later.
+    /// The hash of the last intact row. If the log has several chains, a hash over the heads of all chains. An admin
+    /// can store this head elsewhere, to detect a replaced log later.
     pub head: String,
     /// The first row that is not intact.
     pub broken: Option<BrokenRow>,
-    /// The position of the latest known head, or [`KnownHead::Missing`] if a known head was not found. `None` if no
-    /// heads are known.
+    /// The position of the latest head that an admin stored earlier. [`KnownHead::Missing`] if at least one stored head
+    /// was not found. `None` if the caller passed no stored heads.
     pub known_head: Option<KnownHead>,
     /// The chains of replicas, if replicas share the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -156,7 +156,7 @@ impl fmt::Display for BrokenRow {
     }
 }
 
-/// The position of a known head in the log.
+/// The position in the log of a head that an admin stored earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KnownHead {
@@ -215,7 +215,8 @@ impl FromStr for AuditHash {
     }
 }
 
-/// Known heads. Each has the number of the row with this hash, or `None` if no such row was found so far.
+/// The heads that an admin stored earlier. Each head has the number of its row, or `None` if its row was not found so
+/// far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
 
@@ -224,7 +225,7 @@ impl KnownHeads {
         Self(known.iter().map(|known| (known.clone(), None)).collect())
     }
 
-    /// If `hash` is a known head, records that the row `seq` has it.
+    /// If `hash` is a known head, records `seq` as the number of its row.
     pub(super) fn follow(&mut self, seq: i64, hash: &str) {
         for (known, at) in &mut self.0 {
             if known.is(hash) {
@@ -244,8 +245,8 @@ impl KnownHeads {
         }
     }
 
-    /// Returns the position of the latest known head, or [`KnownHead::Missing`] if one was not found. `None` if no
-    /// heads are known.
+    /// Returns the position of the latest known head. Returns [`KnownHead::Missing`] if at least one known head was not
+    /// found, and `None` if no heads are known.
     pub(super) fn place(&self) -> Option<KnownHead> {
         if self.0.is_empty() {
             return None;

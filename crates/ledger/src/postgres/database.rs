@@ -49,7 +49,7 @@ const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_name
     WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
     FROM pg_roles WHERE rolname = current_user";
 
-/// Exclusive use of the connection for transactions. Dropping this value ends the exclusive use.
+/// The exclusive right to use the connection that is reserved for transactions. Dropping this value ends the right.
 pub struct Exclusive(OwnedMutexGuard<Option<Session>>);
 
 impl Exclusive {
@@ -176,8 +176,8 @@ impl Database {
     async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
         let mut pause = PAUSE_MIN;
         loop {
-            // The future of `connect` is large. Without the box, every future that queries the database would contain
-            // it.
+            // The future of `connect` is large. Without the box, every future that queries the database would also be
+            // large.
             match Box::pin(Session::connect(&self.url)).await {
                 Err(error) if error.is_passing() => {
                     tracing::debug!(%error, "the database is away");

@@ -43,7 +43,7 @@ pub(super) async fn migrate(
 ) -> Result<(), DatabaseError> {
     let known = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
     let statement = DatabaseError::Statement;
-    // Most starts find the schema up to date. Such a start needs neither the lock nor the right to change the schema.
+    // The schema is usually up to date. Then this function needs neither the lock nor the right to change the schema.
     if up_to_date(version(client).await?, known)? {
         return Ok(());
     }
@@ -71,7 +71,7 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// Returns whether the schema is up to date. Fails if it is newer than this program.
+/// Returns whether the schema is up to date. Fails if the schema is newer than this program.
 fn up_to_date(found: i32, known: i32) -> Result<bool, DatabaseError> {
     if found > known { Err(DatabaseError::Newer { found, known }) } else { Ok(found == known) }
 }

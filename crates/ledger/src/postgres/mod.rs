@@ -1,8 +1,8 @@
-//! The connection to a PostgreSQL database that replicas share, and the database's schema.
+//! Connects to a PostgreSQL database that replicas share, and creates the tables in the database.
 //!
 //! `url` parses the setting, `tls` checks certificates as `sslmode` requires, `session` is one connection, `database`
-//! reconnects after a loss, and `migrations` updates the schema. This module defines the tables, but does not use
-//! them: `jobs` and other modules have their own statements.
+//! reconnects after a loss, and `migrations` updates the schema. This module uses only the table of migrations. `jobs`
+//! and other modules contain the statements for the other tables.
 
 mod database;
 mod migrations;

@@ -26,8 +26,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// listener reads the tables again.
 const NOTICES_MAX: usize = 1024;
 
-/// Sets up a connection. Changes `synchronous_commit` only if its value could lose committed rows. Leaves stricter
-/// values, and `fsync`, as the admin configured them.
+/// Sets up a connection. Changes `synchronous_commit` only if it is `off` or `local`, because committed rows could then
+/// be lost. Returns `fsync`, but does not change it.
 const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
     WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, \
     false), \
@@ -49,8 +49,8 @@ pub enum DatabaseError {
     /// The server did not respond in time.
     #[error("{0} does not answer")]
     Silent(String),
-    /// The database refused a statement, or the connection was lost while the statement ran. After a loss, the
-    /// statement may have been carried out.
+    /// The database refused a statement, or the connection was lost while the statement ran. If the connection was
+    /// lost, the statement may have been carried out.
     #[error("failed to execute a statement")]
     Statement(#[source] tokio_postgres::Error),
     /// The database did not reply to a statement in time. The statement may have been carried out.

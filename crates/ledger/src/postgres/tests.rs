@@ -155,7 +155,8 @@ async fn what_is_refused_is_not_tried_again() {
     assert!(begun.elapsed().as_secs() < 3);
 }
 
-/// Creates a certificate authority and its certificate for `localhost`, with the `openssl` program.
+/// Creates two certificate authorities, and a certificate for `localhost` that the first authority has signed. Uses the
+/// `openssl` program.
 fn certificates(folder: &std::path::Path) {
     let script = "set -e; cd \"$1\"
         openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority

@@ -54,7 +54,7 @@ pub enum UrlError {
     /// The URL's scheme is not `postgres` or `postgresql`.
     #[error("QWED_MCP_STORE is not a URL that begins with postgres:// or postgresql://")]
     NotPostgres,
-    /// A part of the URL is invalid. The source names the part, never its value.
+    /// A part of the URL is invalid. The source error names the part, but never contains the value of the part.
     #[error("QWED_MCP_STORE cannot be read")]
     Unreadable(#[source] tokio_postgres::Error),
     /// The value of `sslmode` is not a mode of libpq, or it is `allow`, which gives no guarantee.

@@ -48,7 +48,7 @@ pub trait TokenStore {
     /// Returns all tokens, the oldest first.
     fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
-    /// Returns the current record of the token with this hash, and the hash in this record.
+    /// Finds a token by its hash. Returns the token's current record, and the hash that is stored with the record.
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError>;
 
     /// Returns the current record of the token with this number.
@@ -86,7 +86,8 @@ pub trait AuditLog {
     /// the time does not depend on the size of the log.
     fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Calls `each` for every row after the given rows, in the order of each chain, until `each` breaks.
+    /// Calls `each` for every row after the position `after`, until `each` returns `Break`. The rows of a chain are in
+    /// order.
     fn for_each_row_after(
         &self,
         after: &RowsAfter,
@@ -108,16 +109,16 @@ pub trait RunLog {
     /// Returns the record of a run. Uses an index.
     fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
 
-    /// Returns the outcome in the last row about a call of `run_pytest`.
+    /// Returns the outcome in the last row about the call of `run_pytest` with this run id.
     fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError>;
 
     /// Returns the records of the given runs, in the given order. Retention uses the records to decide which runs it
     /// removes.
     fn logged_runs(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Calls `each` with the id of every run of this replica that has evidence, oldest first, until `each` breaks.
-    /// Skips runs that retention removed, and runs that ended at or before row `after`. Returns the number of the row
-    /// about the end of the run at which `each` broke. `None` if `each` did not break.
+    /// Calls `each` with the id of every run of this replica that has evidence, oldest first. Skips runs that retention
+    /// removed, and runs that ended at or before row `after`. If `each` returns `Break`, stops, and returns the number
+    /// of the row about the end of the current run. Otherwise returns `None`.
     fn runs_with_evidence(
         &self,
         after: i64,
@@ -128,10 +129,10 @@ pub trait RunLog {
     fn removed_runs(&self) -> Result<u64, StoreError>;
 }
 
-/// The position of a reader in the log: the number of the last row that was read of each chain.
+/// The position of a reader in the log: for each chain, the number of the last row that was read.
 #[derive(Debug, Clone)]
 pub struct RowsAfter {
-    /// The position in a chain before its first row is read.
+    /// The position in every chain from which no row was read yet.
     start: i64,
     last: HashMap<Option<String>, i64>,
 }
@@ -148,7 +149,7 @@ impl RowsAfter {
         *last = row.seq.max(*last);
     }
 
-    /// Returns the number of the last row that was read of a replica's chain.
+    /// Returns the position in the chain of a replica.
     pub fn of(&self, instance: Option<&str>) -> i64 {
         self.last.get(&instance.map(str::to_owned)).copied().unwrap_or(self.start)
     }

@@ -1,4 +1,4 @@
-//! Defines the result of an operation of a store that has not finished yet.
+//! Defines the result of a store's operation that may still be running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +27,12 @@ impl<T> Pending<T> {
         (sender, Self { reply, timer: None, is_done: None })
     }
 
-    /// Records the time until the result arrives as a metric of `timer`.
+    /// Measures the time until the result arrives, with `timer`.
     pub(super) fn timed(self, timer: Timer) -> Self {
         Self { timer: Some(timer), ..self }
     }
 
-    /// Stores in `is_done` whether the operation succeeded, when the result arrives.
+    /// When the result arrives, stores in `is_done` whether the operation succeeded.
     pub(super) fn noted(self, is_done: &Arc<AtomicBool>) -> Self {
         Self { is_done: Some(Arc::clone(is_done)), ..self }
     }
@@ -50,7 +50,7 @@ impl<T> Pending<T> {
     }
 }
 
-/// Records the time of a result, stores whether it is a success, and returns it.
+/// Stops the timer, stores in `is_done` whether the operation succeeded, and returns `result`.
 fn count<T>(
     timer: Option<Timer>,
     is_done: Option<Arc<AtomicBool>>,

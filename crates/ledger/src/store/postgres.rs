@@ -150,7 +150,8 @@ impl Clock {
     }
 }
 
-/// Connects to the database, and migrates its schema. The data folder identifies the replica.
+/// Connects to the database as the replica that the data folder `folder` identifies. Migrates the schema of the
+/// database.
 pub(super) fn open(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
     PostgresStore::connect(url, instance(folder)?).map(Store::from)
 }

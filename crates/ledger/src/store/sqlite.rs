@@ -243,8 +243,8 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Returns a busy handler that waits for other processes. It gives up after [`BUSY_TIMEOUT`], or when `is_over`
-/// returns `true`.
+/// Returns a busy handler that waits for other processes. The handler gives up after [`BUSY_TIMEOUT`], or when
+/// `is_over` returns `true`.
 fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     let mut since = Instant::now();
     move |asked_before| {

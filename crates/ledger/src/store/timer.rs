@@ -14,7 +14,7 @@ impl Timer {
         Self { operation, start: Instant::now() }
     }
 
-    /// Records the time since the start. If `result` is an error, also counts it.
+    /// Records the time since the start. If `result` is an error, also counts the error.
     pub(super) fn stop<T, E>(self, result: &Result<T, E>) {
         let Self { operation, start } = self;
         metrics::histogram!("qwed_mcp_store_seconds", "operation" => operation)

@@ -47,7 +47,7 @@ impl Shared {
         StorePlace::new(folder.path(), self.url.as_ref()).open()
     }
 
-    /// Returns the store in the database with this URL, which servers use with this role.
+    /// Returns the store in the database at `url`. Servers connect to the database as `role`.
     fn as_role(url: &str, role: &str) -> Self {
         Self { folders: folders(), url: Some(url.replace("qwed@", &format!("{role}@")).into()) }
     }
@@ -503,7 +503,7 @@ fn the_database_itself_refuses_what_is_no_append() {
     }
     let refused = as_role("qwed_server", no_follower).unwrap_err();
     assert!(refused.contains("follows its head"), "{refused}");
-    // A row with the wrong hash would break the chain for ever, because the next row would have to contain this hash.
+    // The database must refuse a row with a wrong hash. Rows cannot be changed, so the chain would be broken for ever.
     let other_hash = "INSERT INTO qwed_mcp.audit SELECT head.instance, head.seq + 1, time, run_id, event, \
          user_name, tool, arguments_hash, outcome, details, head.hash, repeat('f', 64) \
          FROM qwed_mcp.audit JOIN qwed_mcp.audit_heads AS head USING (instance) WHERE audit.seq = 1";
@@ -530,7 +530,7 @@ fn the_database_itself_refuses_what_is_no_append() {
     }
 }
 
-/// Statements that servers execute. They change two waiting jobs.
+/// Statements that servers execute, so the database must permit them.
 const OF_SERVERS: [&str; 6] = [
     "INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision) \
      SELECT gen_random_uuid(), 'ana', 'print(1)', '{}', repeat('a', 64), '{}' FROM generate_series(1, 3)",
@@ -543,7 +543,7 @@ const OF_SERVERS: [&str; 6] = [
     "UPDATE qwed_mcp.tokens SET revoked = created WHERE id = 1",
 ];
 
-/// Statements that no server executes, each with the reason why the database refuses it.
+/// Statements that no server executes. For each statement, the text with which the database refuses the statement.
 const NOT_OF_SERVERS: [(&str, &str); 24] = [
     ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 1", "a token is revoked once"),
     ("UPDATE qwed_mcp.tokens SET revoked = '2000' WHERE id = 1", "a token is revoked once"),
@@ -603,8 +603,8 @@ fn the_role_of_servers_changes_what_servers_change_and_no_more() {
     for (sql, reason) in NOT_OF_SERVERS {
         let refused = carry_out("qwed_server", sql).unwrap_err();
         assert!(refused.contains(reason), "{sql}: {refused}");
-        // The control: without the triggers, the owner can execute the statement. So a grant or a trigger has refused
-        // it.
+        // The control: without the triggers, the owner can execute the statement. So the reason for the refusal was a
+        // missing grant or a trigger.
         let unguarded = format!(
             "BEGIN; ALTER TABLE qwed_mcp.tokens DISABLE TRIGGER USER; \
              ALTER TABLE qwed_mcp.jobs DISABLE TRIGGER USER; {sql}; ROLLBACK"
@@ -644,7 +644,7 @@ fn heads_move_with_rows_of_the_log_only() {
         assert!(refused.contains(reason), "{refused}");
         assert_eq!(server.sql(&url, heads), "0");
     }
-    // The control: the first version of the function does not check the table, so the statement moves the head.
+    // The control: the first version of the function does not check the table, so the statement adds a head to the log.
     let before = include_str!("../postgres/migrations/0002_governance.sql");
     let function = before.split("CREATE FUNCTION ").find(|it| it.contains("SECURITY DEFINER"));
     let function = function.unwrap().split_inclusive("$$;").next().unwrap();

@@ -16,5 +16,5 @@ pub use manifest::{
 #[doc(hidden)]
 pub use session::{InstalledPackages, Package, Session, UnusableFile, destination, engines};
 
-/// The server's name in bills of materials. The bills contain it with the version of this crate.
+/// The server's name in bills of materials. The version of the server in the bills is the version of this crate.
 const SERVER: &str = "qwed-mcp";

@@ -18,8 +18,8 @@ const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
 /// The prefix in the names of QWED's packages.
 const ENGINE_PREFIX: &str = "qwed_";
 
-/// The maximum number of recorded names of each kind. Without it, a script or client could fill the memory with
-/// names.
+/// The maximum number of recorded names of each kind. Without this limit, a script or a client could fill the memory
+/// with names.
 const NAMES_MAX: usize = 1000;
 /// The maximum length of a name, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 200;
@@ -146,8 +146,9 @@ impl Session {
         }
     }
 
-    /// Records a script that has run and imports `engines`, the result of the function [`engines`]. Returns the
-    /// modules for which the caller must look up the packages, or `None` if no look-up is needed.
+    /// Records that a script has run. `engines` contains the engines that the script imports, as the function
+    /// [`engines`] returns them. Returns the modules for which the caller must look up the packages, or `None` if no
+    /// look-up is needed.
     pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();

@@ -19,8 +19,8 @@ const TRUSTED_DOMAINS: &[&str] =
 /// The minimum number of downloads. With fewer downloads, it is unlikely that people have reviewed the skill.
 const DOWNLOADS_MIN: i128 = 10;
 
-/// Download counts that are divisible by this number are suspicious. Real counts rarely are, but the targets of
-/// download bots often are.
+/// Download counts that are divisible by this number are suspicious. Real counts are rarely so round, but download bots
+/// often have a round target.
 const DOWNLOADS_ROUND: i128 = 1000;
 
 /// The text of a finding about characters that programs read but people do not see.
@@ -54,13 +54,14 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     ["name", "version"].into_iter().filter_map(fault).collect()
 }
 
-/// Returns whether a text, joined to a folder as a path, may lead out of the folder. `@org/skill` does not.
+/// Returns whether a text, joined to a folder as a path, may lead out of the folder. A name such as `@org/skill` stays
+/// in the folder.
 fn leads_elsewhere(text: &str) -> bool {
     text.contains('\\') || text.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 /// Returns whether a character is visible on its own. White space, the two joiners, the variation selectors and the
-/// empty Braille pattern are not. Characters that are hidden in every text cause a different finding.
+/// empty Braille pattern are not visible. Characters that are hidden in every text cause a different finding.
 fn is_drawn(character: char) -> bool {
     let is_blank =
         matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::finding::excerpt;
 
-/// The maximum number of characters in a finding that quotes a digest that is not hexadecimal.
+/// The maximum number of characters that a finding shows of a digest that is not hexadecimal.
 const DIGITS_SHOWN: usize = 32;
 
 /// The number of bytes that are read and hashed at a time.

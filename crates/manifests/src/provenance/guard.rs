@@ -147,9 +147,10 @@ impl SkillProvenanceGuard {
         self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
     }
 
-    /// Verifies the skill with the manifest in the file at `path`. Also compares the digest with the skill's file, if
-    /// `artifact` or else the manifest's field `artifact` contains its path. The path in the field must be relative
-    /// to the manifest's folder, and must not lead out of the folder.
+    /// Verifies the skill with the manifest in the file at `path`. Also compares the digest with the skill's file. The
+    /// path of this file is `artifact`, or else the value of the manifest's field `artifact`. A path in the manifest
+    /// must be relative to the manifest's folder, and must not lead out of the folder. Without a path, no file is
+    /// compared.
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ impl HostName {
         !self.0.contains(['.', ':'])
     }
 
-    /// Returns whether the host contains Punycode. People then see other letters than the compared letters.
+    /// Returns whether the host contains Punycode. Punycode is ASCII text that programs show to people as other
+    /// letters, so the host may look like a well-known host.
     pub(super) fn is_internationalised(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))
     }

@@ -13,8 +13,8 @@ const FIELDS_NOT_SCANNED: &[&str] =
 /// Returns a finding for each dangerous pattern in each text of the manifest. The findings are in the order of the
 /// field names.
 ///
-/// This function does not recurse, because a deeply nested manifest could overflow the stack. Only for a manifest
-/// from a file is the depth limited.
+/// This function does not recurse, because a deeply nested manifest could overflow the stack. The depth is limited only
+/// for a manifest that this crate has parsed.
 pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let scanned = members(manifest).filter(|(step, _)| !is_excluded(step));
@@ -61,8 +61,8 @@ enum Step<'m> {
     Index(usize),
 }
 
-/// Returns the members of an object, sorted by name. Sorts them here, because another crate may enable the feature of
-/// `serde_json` that preserves their order.
+/// Returns the members of an object, sorted by name. Sorts them here, because `serde_json` keeps the order of insertion
+/// if another crate enables its feature `preserve_order`.
 fn members(object: &Map<String, Value>) -> impl Iterator<Item = (Step<'_>, &Value)> {
     let mut members: Vec<_> = object.iter().collect();
     members.sort_unstable_by_key(|(name, _)| *name);

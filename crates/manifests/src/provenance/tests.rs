@@ -695,8 +695,8 @@ fn patterns_are_matched_as_python_matches_them() {
 #[test]
 fn no_manifest_takes_long_or_makes_long_findings() {
     let guard = SkillProvenanceGuard::new();
-    // This value is nested deeper than a value from a file can be. A recursive scan would overflow the stack of a
-    // test at this depth, but the value's destructor does not.
+    // This value is nested deeper than a parsed manifest can be. At this depth, a recursive scan would overflow the
+    // stack of a test, but dropping the value does not.
     let mut nested = json!("eval(x)");
     for _ in 0..5_000 {
         nested = Value::Array(vec![nested]);

@@ -1,8 +1,8 @@
-//! Sources that are hard on the safety analysis in one way each, at any size. The bench shows how time
-//! grows with them, and a unit test how the steps do.
+//! Sources of any size that are hard on the safety analysis, each in one way. The bench shows how the time grows with
+//! the size. A unit test checks how the number of steps grows.
 
-/// One shape of source: a start, a middle that is repeated, with `#` for the number of the repeat and
-/// `§` for the one before, and an end.
+/// One shape of source: a start, a middle that is repeated, and an end. In the middle, `#` stands for the number of the
+/// repetition, and `§` for the previous number.
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     start: String,
@@ -11,7 +11,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Returns the longest source of this shape within `bytes`; the shortest has the middle once.
+    /// Returns the longest source of this shape that has at most `bytes` bytes. The source contains the middle at least
+    /// once, even if it is then longer.
     pub(crate) fn source(&self, bytes: usize) -> String {
         let mut source = self.start.clone();
         for number in 0.. {
@@ -47,7 +48,7 @@ pub(crate) fn shapes() -> Vec<Shape> {
     shapes
 }
 
-/// Writes parts of the form `«count:part»` as often as they say, from the innermost on.
+/// Repeats each part of the form `«count:part»` `count` times. Inner parts are repeated first.
 fn expanded(text: &str) -> String {
     let mut text = text.to_owned();
     while let Some((before, rest)) = text.rsplit_once('«') {
@@ -65,9 +66,9 @@ fn numbered(part: &str, number: usize) -> String {
 
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
-/// Each is a name, the start, the middle and the end.
+/// Each row has the name, the start, the middle and the end of a shape.
 const SHORT: &[Row] = &[
-    // Nesting, most of which is refused.
+    // Nested sources. The analysis refuses most of them.
     ("minus signs", "x = ", "-", "1"),
     ("sum", "x = 1", "+1", ""),
     ("attributes", "x = a", ".b", ""),
@@ -115,11 +116,11 @@ const SHORT: &[Row] = &[
     ("docstrings", "import doctest\n", "'''\n>>> f(x)\n'''\n", ""),
     ("one long docstring", "import doctest\n'''", "\n>>> f(x)", "'''"),
     ("deleted names", "", "a = 1; del a; a\n", ""),
-    // What does not parse.
+    // Sources that do not parse.
     ("no program", "", "x = (\nimport os\n", ""),
     ("no program, open", "", "open ", "("),
     ("no program, patterns", "", "subprocess. os.system ", "("),
-    // Names that stand for names.
+    // Names that are bound to other names.
     ("names of names", "a = 0\n", "a = a.b(a)[a]\n", ""),
     ("unpacked names", "import os\n", "a, b, c = c, os, a\n", ""),
     ("two names swapped", "import os as a, re as b\n", "a, b = b, a\n", ""),
@@ -192,7 +193,7 @@ const SHORT: &[Row] = &[
     ("dictionary of code", "import timeit\n", "timeit.repeat(stmt='f(x)', setup='x = #')\n", ""),
 ];
 
-/// One text that is used over and over, as long as texts are folded.
+/// Sources that use one long string again and again. The string is short enough for the analysis to fold it.
 const LONG_TEXTS: &[Row] = &[
     (
         "long text formats",
@@ -324,7 +325,7 @@ const LONG_TEXTS: &[Row] = &[
     ("white space in what is found", "x = eval,«20000: »eval\n", "[eval,					eval]\n", ""),
 ];
 
-/// Values of many parts or alternatives.
+/// Values with many parts or many alternatives.
 const MANY_VALUES: &[Row] = &[
     ("joins of texts", "«16:if a: t = 'a' * 15000 + '#'\n»", "t or t\n", ""),
     (
@@ -498,7 +499,7 @@ const VALUE_FLOWS: &[Row] = &[
     ("joins of results", "", "x = f#(x) if a else [x, f§]\n", ""),
 ];
 
-/// Names that are used deep in scopes.
+/// Names that are used in deeply nested scopes.
 const DEEP_SCOPES: &[Row] = &[
     ("names in deep lambdas", "x = «2000:lambda:»[", "x,", "]"),
     ("names in deep comprehensions", "x = «300:[»[", "x,", "]«300: for a in b]»"),

@@ -10,7 +10,8 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::influence::{Changes, names};
 use crate::work::Work;
 
-/// A name that the script binds only to literals, except in handlers of exceptions.
+/// The value of a name that depends only on whether an exception was raised. The script binds such a name only to
+/// literals, except in exception handlers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Flag<'a> {
     /// The value of the name if no exception was raised.
@@ -19,8 +20,7 @@ pub(super) enum Flag<'a> {
     Collection,
 }
 
-/// Returns the names (first map) and attributes (second map) with a value that depends only on whether an exception
-/// was raised.
+/// Returns the names (first map) and the attributes (second map) that depend only on whether an exception was raised.
 pub(super) fn exception_flags<'a>(
     body: &'a [Stmt],
     conditions: &[TextRange],
@@ -52,7 +52,7 @@ pub(super) fn exception_flags<'a>(
 struct Bindings<'a> {
     /// The last literal that the name is bound to outside of a handler.
     value: Option<&'a Expr>,
-    /// Whether the script assigns an element of the name's value.
+    /// Whether the script assigns to an item of the name's value, as in `name[key] = value`.
     is_collection: bool,
     is_in_handler: bool,
     is_other: bool,
@@ -258,7 +258,8 @@ fn any_expression(body: &[Stmt], work: &Work, is_such: &dyn Fn(&Expr) -> bool) -
     finder.found
 }
 
-/// Returns the names of the functions that contain one of the conditions, or call such a function.
+/// Returns the names of the functions that contain one of the checks' `conditions`, and of the functions that use such
+/// a function.
 fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -> HashSet<&'a str> {
     struct Finder<'a, 'w> {
         functions: Vec<&'a StmtFunctionDef>,
@@ -296,12 +297,12 @@ fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -
     }
 }
 
-/// The parts of a function that may raise an exception on purpose.
+/// How a function may raise an exception on purpose: by its own statements, or by the functions that it calls.
 #[derive(Debug, Default)]
 pub(super) struct Failures<'a> {
     /// Whether the function contains a `raise`, an `assert`, or a division such as `1 / (a == b)`.
     pub(super) raises: bool,
-    /// The functions that the function calls, as expressions.
+    /// The called functions, as expressions.
     pub(super) called: Vec<&'a Expr>,
 }
 
@@ -357,8 +358,8 @@ pub(super) fn yields(body: &[Stmt], work: &Work) -> bool {
     any_expression(body, work, &|expr| matches!(expr, Expr::Yield(_) | Expr::YieldFrom(_)))
 }
 
-/// Returns whether a function body changes nothing outside of the function, and calls no function with results that
-/// differ from call to call. `is_impure` judges a called function by its name.
+/// Returns whether a function body changes no variable outside of the function, and calls no impure function.
+/// `is_impure` judges a called function by its name.
 pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bool) -> bool {
     let has_effects =
         any_statement(body, &|stmt| matches!(stmt, Stmt::Global(_) | Stmt::Nonlocal(_)));
@@ -422,7 +423,8 @@ pub(super) fn changed_attributes<'a>(body: &'a [Stmt], work: &Work) -> HashSet<&
     finder.names
 }
 
-/// Returns the names that the functions and loops around a statement bind or change, and the functions' own names.
+/// Returns all names that are bound or changed in the functions and loops around the statement at `inner`, and the
+/// names of these functions.
 pub(super) fn names_around<'a>(
     body: &'a [Stmt],
     inner: TextRange,

@@ -9,17 +9,17 @@ use ruff_text_size::{Ranged as _, TextRange};
 
 use crate::work::Work;
 
-/// The names in a script, with the names from which their values are computed.
+/// The dependencies between the names of a script, and the names that influence checks.
 #[derive(Debug, Default)]
 pub(super) struct Influence<'a> {
     /// For each name, the names that its value depends on.
     sources: HashMap<&'a str, Vec<&'a str>>,
-    /// The names that influence a condition that can still end the script.
+    /// The names that influence the condition of a check with an uncaught failure.
     reaching: HashSet<&'a str>,
 }
 
 impl<'a> Influence<'a> {
-    /// Reads all statements. `conditions` are the conditions of checks that end the script if they fail.
+    /// Reads all statements. `conditions` contains the conditions of the checks with an uncaught failure.
     pub(super) fn of(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -> Self {
         let mut reader = Reader {
             influence: Self::default(),
@@ -42,7 +42,7 @@ impl<'a> Influence<'a> {
         influence
     }
 
-    /// Returns whether a condition that can still end the script depends on one of these names.
+    /// Returns whether the condition of a check with an uncaught failure depends on one of these names.
     pub(super) fn reaches(&self, names: &HashSet<&'a str>) -> bool {
         names.iter().any(|name| self.reaching.contains(name))
     }
@@ -53,15 +53,16 @@ struct Reader<'a, 'w> {
     conditions: HashSet<TextRange>,
     /// The function around the current statement.
     function: Option<&'a str>,
-    /// The names in the conditions around the current statement.
+    /// The names in the conditions of the `if` statements around the current statement.
     tests: Vec<Vec<&'a str>>,
-    /// The names in conditions of checks, without the names from which their values are computed.
+    /// The names that occur in the conditions of checks. The names that influence these names are found later.
     todo: Vec<&'a str>,
     work: &'w Work,
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Records that the names that `target` binds or changes depend on the names in `value`.
+    /// Records that the names in `target` depend on the names in `value`, and on the conditions of the `if` statements
+    /// around the current statement.
     fn flows(&mut self, target: &'a Expr, value: Option<&'a Expr>) {
         let mut sources: Vec<&'a str> = self.tests.iter().flatten().copied().collect();
         if let Some(value) = value {
@@ -133,7 +134,7 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
         }
         match expr {
             Expr::Named(it) => self.flows(&it.target, Some(&it.value)),
-            // A method call may store its arguments in its object.
+            // A method may store its arguments in the object on which it is called.
             Expr::Call(call) => {
                 if let Expr::Attribute(attribute) = &*call.func {
                     for argument in &call.arguments.args {
@@ -169,7 +170,7 @@ pub(super) fn names(expr: &Expr) -> Vec<&str> {
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
     pub(super) names: HashSet<&'a str>,
-    /// The names that statements bind, not only change.
+    /// The names that statements bind. Excludes names of objects that statements only change.
     pub(super) bound: HashSet<&'a str>,
     /// The names in `global` and `nonlocal` statements.
     pub(super) globals: HashSet<&'a str>,

@@ -77,8 +77,8 @@ fn push_content(line: &mut String, content: &str, is_raw: bool) {
                 if escaped == '\r' {
                     chars.next_if_eq(&'\n');
                 }
-                // Without the line break, the next character could end the literal or continue an octal escape, so it
-                // is escaped.
+                // The line break is left out, so the next character follows the previous character directly. Escape a
+                // quotation mark, which could end the literal, and a digit, which could continue an octal escape.
                 if let Some(c) = chars.next_if(|c| matches!(c, '"' | '\'' | '0'..='7')) {
                     // Writing to a string never fails.
                     let _ = write!(line, "\\x{:02x}", u32::from(c));

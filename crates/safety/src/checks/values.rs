@@ -102,7 +102,7 @@ pub(super) enum Op<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Node<'a> {
-    /// A value with only a known type. The number distinguishes unknown values.
+    /// A value with a known type but no other known property. The number distinguishes unknown values.
     Unknown(u32, Type),
     /// A number literal, as the bits of an `f64`. The Boolean is true for an integer.
     Number(u64, bool),

@@ -53,9 +53,9 @@ pub(super) enum Flow {
     Symbol(SymbolId),
     /// The result of the function that opens a scope.
     Result(ScopeId),
-    /// The attributes with a name on all objects of the script, by the index of the name.
+    /// The values of the attributes with one name, on any object of the script. The number is the index of the name.
     Attribute(usize),
-    /// The contents of all containers with a name, by the index of the name.
+    /// The contents of the containers with one name. The number is the index of the name.
     Contents(usize),
     /// The expression at a range, in the scope in which it is evaluated.
     Expression(TextRange),
@@ -70,16 +70,17 @@ pub(super) enum Flow {
 /// The state of a value that is computed once and then cached.
 #[derive(Debug, Clone)]
 enum Memo<'a> {
-    /// The value is not computed yet. The number counts the previous attempts, which failed because they depended on a
-    /// pending value.
+    /// The value is not computed yet. The number counts the computations of this value that failed. A computation fails
+    /// if its result depends on a pending value.
     NotYet(u8),
-    /// The value is being computed. The number counts the values that were already pending. If a computation needs a
-    /// value in this state, the value depends on itself.
+    /// The value is pending: its computation has started. The number counts the values that were pending before. If
+    /// another computation needs a pending value, the value depends on itself.
     Pending(usize),
     Done(Values<'a>),
 }
 
-/// The state to restore after a value has been computed, and the number of attempts before this one.
+/// A computation that has started: the index of its value in `memos`, the number of earlier computations that failed,
+/// and the state to restore at the end.
 struct Begun {
     place: usize,
     tries: u8,
@@ -88,7 +89,8 @@ struct Begun {
     flowing: usize,
 }
 
-/// The number of failed attempts after which the next result is final, even if it depends on a pending value.
+/// The number of failed computations of a value after which the next result is final, even if the result depends on a
+/// pending value.
 const TRIES_MAX: u8 = 3;
 
 /// The state of the analysis of one syntax tree.
@@ -122,19 +124,19 @@ pub(super) struct Analyzer<'a, 's> {
     caught: usize,
     /// The same index for the attributes that the script defines.
     members: usize,
-    /// The number of values in the current chain that were reached in another way than by a name, for example as the
-    /// result of a function.
+    /// The number of values in the current chain that are not values of names. An example is the result of a function.
     flowing: usize,
-    /// The number of values that are being computed. Each is needed for the previous value.
+    /// The number of pending values. A value becomes pending while the previous pending value is computed, because that
+    /// computation needs the value.
     pending: usize,
-    /// The outermost pending value on which the current value depends, as the number of values that were pending before
-    /// it. `usize::MAX` if there is none.
+    /// The outermost pending value on which the current value depends. The number counts the values that were pending
+    /// before that value. `usize::MAX` if the current value depends on no pending value.
     needs: usize,
     found: Vec<RawFinding>,
     imports: Vec<String>,
     uses: HashSet<String>,
-    /// The attribute names that the script composes as strings, and that make a call dangerous if the script sets the
-    /// attribute.
+    /// The attribute names that the script composes as strings. Only names that make some call dangerous if the script
+    /// sets the attribute are stored.
     settable: HashSet<&'static str>,
     /// The calls that are dangerous if the script sets a certain attribute.
     awaiting: Vec<Awaiting>,
@@ -253,7 +255,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Starts the computation of a value. Returns the value as an error if no computation is needed or possible.
+    /// Starts the computation of a value. Returns `Err` with the cached value if the value is already computed, and
+    /// with an unknown value if the computation cannot start.
     #[inline(never)]
     fn begin(&mut self, flow: Flow) -> Result<Begun, Values<'a>> {
         let counted = self.work();
@@ -329,7 +332,7 @@ impl<'a> Analyzer<'a, '_> {
         *place - 1
     }
 
-    /// Adds the alternatives of a value to `values`, if the value is already computed. Returns whether it is.
+    /// If a value is already computed, adds its alternatives to `values` and returns true.
     pub(super) fn join_done(&mut self, flow: Flow, values: &mut Values<'a>) -> bool {
         let counted = self.work();
         let Some(of) = self.done(flow) else { return false };
@@ -401,7 +404,7 @@ impl<'a> Analyzer<'a, '_> {
     #[cold]
     pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
         let written = self.written(callee.range());
-        // The name of a refused function is already a finding. The call replaces this finding, so that a call is one
+        // If the callee is already reported as a reference, the call replaces that finding. So one call is only one
         // finding.
         let is_again = |last: &mut RawFinding| {
             last.offset == Some(callee.start())
@@ -462,7 +465,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Records the external objects that an expression may evaluate to.
+    /// Records the modules, functions and classes from outside of the script that an expression may evaluate to.
     pub(super) fn record_values(&mut self, values: &Values<'a>) {
         for value in &*values.known {
             if let Value::Object(path) = value {

@@ -143,9 +143,10 @@ impl<'a> Analyzer<'a, '_> {
             let is_kept = builtin.is_some_and(|name| keeps(name, index));
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
-                // A set that is made from a namespace contains only names, so the namespace is only read.
+                // A set that is made from a namespace contains the names and not the objects, so the call is harmless.
                 Some("frozenset" | "set") if argument.is_call_expr() => Role::Harmless,
-                // The type of a module is harmless. The type of a dangerous object can create more such objects.
+                // A module is harmless as the argument of `type`. A dangerous object is not, because its type can
+                // create more such objects.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
@@ -326,7 +327,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges values that a call stores in special attributes: by keyword, through a dictionary, or by name.
+    /// Judges the values that a call stores under special names such as `__doc__`. The call may pass such a value as a
+    /// keyword argument, to a method such as `update`, or as in `setattr(object, "__doc__", value)`.
     fn check_special_arguments(
         &mut self,
         call: &'a ExprCall,
@@ -364,8 +366,9 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges the arguments of a call. Reports a formula that is passed along with a function that evaluates it. Also
-    /// reports the name of an internal that a function of the script may take by name.
+    /// Judges the functions and methods among the arguments, as if the callee called them with the other arguments.
+    /// Also reports a string that is the name of an internal, if the callee is a function of the script. That function
+    /// may take the attribute with this name.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
         let mut is_plain_formula = false;
         let calls_own_function =
@@ -383,8 +386,8 @@ impl<'a> Analyzer<'a, '_> {
                 match value {
                     Value::Object(path) => {
                         for (rule, on) in INDEX.calls(path) {
-                            // The strings are judged once, because they are the same for every function that would
-                            // evaluate them.
+                            // The strings are judged as formulas only once, because the result is the same for each
+                            // function that would evaluate them.
                             let is_judged = is_plain_formula && on == Condition::Formula;
                             if rule.severity == Severity::Block
                                 && !is_judged
@@ -498,7 +501,7 @@ impl<'a> Analyzer<'a, '_> {
                     let of = first.cloned().unwrap_or_else(Values::unknown);
                     self.taken(getter, &of, expr)
                 }
-                // A method of a path returns a path or a harmless value, so its result counts as a path.
+                // A method of a path returns a path or a harmless value, so its result is treated as a path.
                 Value::Instance(class) => Values::one(Value::Instance(class)),
                 Value::OwnFunction(_) | Value::OwnClass(_) | Value::Own(_) => {
                     self.call_own(&Values::one(value.clone()))
@@ -671,8 +674,8 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::object(TAKEN));
             }
         }
-        // True if the name cannot be the name of an internal. Functions of the script lead to other objects only
-        // through internals.
+        // True if the string cannot be the name of an internal. The attributes of a script's function lead to other
+        // objects only through internals.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
@@ -689,8 +692,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the instances with dangerous methods among the arguments. An unknown function may return them, alone or in a
-/// container.
+/// Returns the instances of external classes among the arguments and in their containers, except streams. An unknown
+/// function may return such an instance, alone or in a container.
 fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     let mut values = Values::default();
     for passed in arguments.all() {
@@ -788,9 +791,9 @@ fn hides(value: &Value<'_>) -> Option<String> {
     }
 }
 
-/// Evaluates `__import__`. Returns the topmost module. If the call has more arguments, one may be a `fromlist`. The
-/// call then returns the named module, so that module is added. A module that must not be imported is already a
-/// finding.
+/// Evaluates `__import__`, which returns the topmost module. If the call has more arguments, one may be a `fromlist`,
+/// and the call may return the module with the full name. The result then contains both modules. Modules that must not
+/// be imported are skipped, because they are already reported.
 fn imported<'a>(name: &Values<'a>, has_more: bool) -> Values<'a> {
     let (names, is_complete) = name.texts();
     let mut modules = Values::only_open(!is_complete || has_more);

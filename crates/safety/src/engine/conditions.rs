@@ -80,8 +80,8 @@ impl<'a> Arguments<'a> {
         self.evaluated.len()
     }
 
-    /// Returns all arguments except the argument at `place`. For a method, these are the arguments after `self`. For a
-    /// function that is itself an argument, these are the arguments that are passed along with it.
+    /// Returns all arguments except the argument at `place`. The result is used if that argument is `self`, or a
+    /// function that receives the other arguments.
     pub(super) fn without(&self, place: usize) -> Self {
         let mut others = self.clone();
         if place < others.evaluated.len() {
@@ -293,8 +293,8 @@ impl<'a> Analyzer<'a, '_> {
             Condition::FormatsInternals => self.formats_internals(base, arguments),
             Condition::NamesAttributes(first, count) => {
                 let mut others = arguments.without(0);
-                // `attrgetter` only takes the method, which receives its arguments elsewhere. So the arguments are
-                // unknown.
+                // `attrgetter` only takes the method. The script may call the method later with any arguments, so the
+                // arguments are unknown here.
                 others.has_unpacked_keywords |= count > 1;
                 let mut names = arguments.positionals().skip(first).take(count);
                 names.any(|values| self.names_internals(values, &others))
@@ -306,8 +306,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether the script imports this library. A string of code also sees the imports of the script around it,
-    /// so it counts as importing every library.
+    /// Returns whether the script imports this library. Returns true for every library in a string of code, because
+    /// such a string also sees the imports of the script around it.
     pub(super) fn imports(&self, library: &str) -> bool {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
@@ -327,8 +327,8 @@ impl<'a> Analyzer<'a, '_> {
             || is_quoted('\'')
     }
 
-    /// Returns whether the first argument is SQL that reaches files. If `has_files` is true, unknown SQL counts too,
-    /// for which `is_hidden` returns true.
+    /// Returns whether the first argument is SQL that reaches files. If `has_files` is true, SQL for which `is_hidden`
+    /// returns true also counts.
     fn reaches_files_by(
         &self,
         arguments: &Arguments<'a>,
@@ -372,8 +372,8 @@ impl<'a> Analyzer<'a, '_> {
             if texts.any(|text| is_dangerous_code(text, self.pass)) {
                 return true;
             }
-            // An argument with unknown alternatives counts only if it is certainly a string. A name with known values
-            // may stand for a function, but a value composed of strings is a string.
+            // An argument with unknown alternatives counts if the script composes it like a string, or if it is a name
+            // without known values. A name with known values may refer to a function.
             let is_text_method = |call: &ExprCall| {
                 last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
             };
@@ -412,8 +412,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether the format string takes one of the interpreter's internals. The formatted values are only
-    /// printed, so they do not matter. On an unknown object, the first argument may be the format string:
+    /// Returns whether the format string takes one of the interpreter's internals. The formatted values do not matter,
+    /// because they are only printed. The format string is the known string before the dot, or else the first argument:
     /// `Formatter().format(…)`, `str.format(…)`.
     fn formats_internals(&self, base: Option<&Values<'a>>, arguments: &Arguments<'a>) -> bool {
         let takes = |values: &Values<'_>| values.texts().0.any(|text| self.takes_internals(text));
@@ -482,8 +482,8 @@ fn names_tests(values: &Values<'_>) -> bool {
     };
     values.known.iter().any(|value| match value {
         Value::Text(name) => !is_own(name),
-        // The first item is the name of the program, which does not count. If it starts with a dash, it is a flag
-        // instead.
+        // The first item is the name of the program. The item counts only if it starts with a dash, because it is then
+        // a flag.
         Value::Items(items) => items.iter().enumerate().any(|(place, item)| {
             item.texts().0.any(|text| !is_own(text) && (place > 0 || text.starts_with('-')))
         }),
@@ -511,8 +511,7 @@ fn may_name_found(values: &Values<'_>) -> bool {
     !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
-/// Returns whether one of these styles is the name of a file. A dictionary is not, because it contains only names of
-/// settings.
+/// Returns whether one of these styles is the name of a file. A dictionary of settings is never the name of a file.
 fn names_style_file(styles: &Values<'_>) -> bool {
     styles.known.iter().any(|value| match value {
         Value::Text(name) => name.contains(['/', '\\', ':', '.']),
@@ -560,8 +559,8 @@ fn may_be_name(values: &Values<'_>) -> bool {
     values.is_open || !values.known.iter().all(is_other)
 }
 
-/// Returns whether `values` are names of databases in memory. The default of a parameter counts as the parameter's
-/// value, although an unseen caller may pass a different name.
+/// Returns whether `values` are names of databases in memory. A parameter is assumed to have its default as its value,
+/// although an unseen caller may pass a different name.
 fn is_memory(values: &Values<'_>) -> bool {
     let is_memory = |value: &Value<'_>| match value {
         Value::Text(name) => is_memory_database(name),

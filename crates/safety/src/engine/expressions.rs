@@ -254,8 +254,8 @@ impl<'a> Analyzer<'a, '_> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name for a use at `offset`. If `matters` is true, reports a name that depends on its own earlier
-    /// value.
+    /// Evaluates a name for a use at `offset`. If `matters` is true, a name with too many bindings is reported if its
+    /// value depends on its own earlier value.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -325,7 +325,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name that a star import may bind, as far as the rules know the members of the modules.
+    /// Evaluates a name that a star import may bind. The known alternatives are the members that the rules know. Other
+    /// values are always possible.
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
         let stars = &self.symbols.star_imports;
@@ -347,12 +348,12 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name with all its bindings, regardless of their order. Needed if the use is in another scope, or if
-    /// the name has too many bindings to distinguish.
+    /// Evaluates a name with all its bindings, regardless of their order. This is necessary if the use is in another
+    /// scope, or if the name has too many bindings to distinguish.
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         let flow = Flow::Symbol(symbol.id);
         if is_crowded && self.is_pending(flow) {
-            // The name depends on its own earlier value, which matters and is unknown. So the script is refused.
+            // The name depends on its own earlier value, which the analysis does not know. So the script is refused.
             self.report(FindingKind::TooIndirect, None, None);
         }
         self.flowing(flow, |this| symbol.all().map(|id| this.binding_value(id)).collect())
@@ -423,7 +424,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Adds the values that the script puts into a container under the name of `binding`.
+    /// Adds the values that the script puts into containers with the name of `binding`. Changes only values that are,
+    /// or may be, containers.
     fn with_contents(&mut self, values: Values<'a>, binding: &Binding<'a>) -> Values<'a> {
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple
@@ -579,8 +581,8 @@ impl<'a> Analyzer<'a, '_> {
             values.add(member);
         }
         if let Some(module) = objects::far_reaching(name) {
-            // In a formula, the attribute counts as the module, because an honest formula has no attribute with such a
-            // name.
+            // In a formula, the attribute is treated as the module, because an honest formula has no attribute with
+            // such a name.
             let value = if self.pass.is_formula {
                 Value::Object(Cow::Borrowed(module))
             } else {
@@ -591,7 +593,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the possible values of an attribute of an object of the script, if the object may have the attribute.
+    /// Returns the possible values of the attribute `name` on an object of the script. Returns `None` if `base` cannot
+    /// be such an object, or if `base` is unknown and the script defines no attribute with this name.
     fn own_member(&mut self, base: &Values<'a>, name: &str) -> Option<Values<'a>> {
         let own = base.known.iter().find_map(|value| match value {
             Value::Own(class) | Value::OwnClass(class) => Some((value, *class)),
@@ -660,11 +663,12 @@ impl<'a> Analyzer<'a, '_> {
                 Value::Object(path) if path == "builtins.__builtins__" => {
                     self.namespace_item("builtins", &key, subscript.range())
                 }
-                // An item of a refused attribute such as `__bases__` is a class, and counts as the attribute itself.
+                // The items of a refused attribute such as `__bases__` are classes. Each item is treated like the
+                // attribute itself.
                 Value::Object(path) if path.ends_with("__") && INDEX.is_found(path) => {
                     Values::one(value.clone())
                 }
-                // Some attributes of a path contain further paths. So an item of a path counts as a path.
+                // Some attributes of a path contain further paths. So an item of a path is treated as a path.
                 Value::Instance(class) if objects::is_sticky(class) => Values::one(value.clone()),
                 _ => Values::unknown(),
             });
@@ -741,8 +745,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Reports `__subclasses__` or `__getattribute__` if the script uses it as a value. A direct call is judged
-    /// elsewhere, because it is harmless on a class of the script or with a known name.
+    /// Reports `__subclasses__` or `__getattribute__` if the script uses the method as a value. Direct calls are judged
+    /// elsewhere, because some of them are harmless: a call on a class of the script, or with a known name.
     fn report_attribute(&mut self, attribute: &'a ExprAttribute, base: &Values<'a>, role: Role) {
         let name = attribute.attr.as_str();
         let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
@@ -892,8 +896,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the name of the attribute or dictionary `holder`. If the script uses the name `__annotations__`, any
-    /// dictionary with a name may be that dictionary.
+    /// Returns the name of the attribute or variable `holder`. If the script uses the name `__annotations__` anywhere,
+    /// returns this name for each variable, because the variable may refer to that dictionary.
     pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
         let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();
@@ -932,7 +936,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the rule that finds the taking of an attribute with this name from an unknown object.
+    /// Returns the rule against taking an attribute with this name from an unknown object.
     pub(super) fn attribute_rule(&self, name: &str) -> Option<&'static Rule> {
         if self.symbols.own_attributes.contains(name) && !name.starts_with("__") {
             return None;
@@ -996,7 +1000,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns `index` as a known number.
+/// Converts an index to a value.
 fn place<'a>(index: usize) -> Values<'a> {
     i64::try_from(index).map_or_else(|_| Values::unknown(), |at| Values::one(Value::Number(at)))
 }
@@ -1006,8 +1010,8 @@ pub(super) fn escaping(
     value: &Value<'_>,
     used_as: Role,
 ) -> Option<(String, Option<&'static Rule>)> {
-    // A type in an annotation counts as a value, because the script can read the type from `__annotations__`. A module
-    // would then lead to other objects. A class is judged where the script uses it.
+    // An object in an annotation is treated as a value, because the script can read the object from `__annotations__`.
+    // A class in an annotation is an exception: it is judged where the script calls it.
     let is_type = used_as == Role::Annotation;
     let is_value = used_as == Role::Value || is_type;
     match value {
@@ -1017,7 +1021,8 @@ pub(super) fn escaping(
             Verdict::Carrier if is_value => {
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
-            // If other code calls such a function, the function takes any name from any object.
+            // The function is a getter such as `getattr`. Other code could call the function with any object and any
+            // attribute name.
             Verdict::Clear if is_value && GETTERS.contains(&&**path) => {
                 Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
@@ -1053,8 +1058,8 @@ pub(super) fn escaping(
     }
 }
 
-/// Returns whether an object that `rule` finds is harmless as a type. This applies to the types of functions and code
-/// objects, and to private classes.
+/// Returns whether an object that `rule` finds is harmless in an annotation. This applies to the types of functions and
+/// code objects, and to private classes.
 fn is_type_of_others(rule: &Rule, path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or_default().trim_start_matches('_');
     match rule.id {

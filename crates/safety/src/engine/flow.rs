@@ -1,9 +1,9 @@
 //! Follows values that reach their use in other ways than by a name: the results and arguments of the script's own
 //! functions, attributes, and the contents of containers.
 //!
-//! The result joins all alternatives that occur anywhere in the script. It is open if the analysis may not see some
-//! alternatives. Attributes and containers are distinguished only by their last name, so `a.x` and `b.x` count as the
-//! same attribute.
+//! The result joins all alternatives that occur anywhere in the script. The result is open if alternatives may exist
+//! that the analysis does not see. Attributes and containers are distinguished only by their last name, so `a.x` and
+//! `b.x` are treated as the same attribute.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the script's own values are of interest")]
 
@@ -146,7 +146,8 @@ impl<'a> Analyzer<'a, '_> {
         }))
     }
 
-    /// Returns the results of `methods` on the script's own objects among `values`, for example for a `with` or `for`.
+    /// Returns the results of calling `methods`, such as `__iter__` or `__enter__`, on the script's own objects among
+    /// `values`.
     pub(super) fn own_items(&mut self, values: &Values<'a>, methods: &[&str]) -> Values<'a> {
         let mut items = Values::default();
         if values.known.iter().any(|value| matches!(value, Value::Own(_) | Value::OwnClass(_))) {
@@ -262,9 +263,9 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Runs `work` for each call of a function. `work` receives the call, its scope, and the number of arguments that
-    /// are bound before the arguments of the call. Returns whether all calls are visible and `work` returned `Some` for
-    /// each.
+    /// Runs `work` for each call of a function. `work` receives the call, the scope of the call, and the number of
+    /// parameters that precede the arguments of the call, for example 1 for `self`. Returns whether all calls are
+    /// visible and `work` returned `Some` for each call.
     fn calls_of(
         &mut self,
         function: ScopeId,

@@ -21,7 +21,7 @@ use crate::rules::{Rule, Special};
 use crate::symbols::ScopeId;
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates a call of `getter`, which `attrgetter` or `methodcaller` has returned, with the object `of`.
+    /// Evaluates a call of `getter` with the argument `of`. The getter is the result of `attrgetter` or `methodcaller`.
     pub(super) fn taken(
         &mut self,
         getter: &Getter<'a>,
@@ -44,7 +44,7 @@ impl<'a> Analyzer<'a, '_> {
         let unknown = Values::unknown();
         let (paths, is_complete) = path.texts();
         let mut values = Values::default();
-        // `__getattribute__` receives the attribute's name elsewhere, so the name counts as unknown.
+        // `__getattribute__` receives the attribute's name elsewhere, so the name is treated as unknown.
         let mut is_computed = !is_complete;
         for path in paths {
             is_computed |= path == GETTER;
@@ -105,8 +105,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the attribute's name and the rule, if a getter may take a dangerous module or any attribute. Used if the
-    /// getter is passed to code that the analysis does not follow.
+    /// Returns the attribute's name and the rule, if a getter may take a dangerous module or any attribute. The
+    /// function is used for getters that the script passes to code that the analysis does not follow.
     pub(super) fn escaping_getter(&self, getter: &Getter<'a>) -> Option<(String, &'static Rule)> {
         getter.names.iter().flat_map(|name| name.texts().0).find_map(|name| {
             let special = match name {
@@ -118,8 +118,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Reports a format string, or an attribute path, that takes a module from one of the arguments. A formatter class
-    /// of the script could then use the module, because its methods receive the objects that the fields name.
+    /// Reports a format string, or an attribute path, that leads from one of the arguments to a module. A formatter
+    /// class of the script could then use the module, because its methods receive the objects that the fields name.
     pub(super) fn check_fields(
         &mut self,
         call: &'a ExprCall,
@@ -168,7 +168,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a replacement field such as `0.name[key]` takes a module from the formatted objects.
+    /// Returns whether a replacement field such as `0.name[key]` leads from the formatted objects to a module.
     fn field_leads_out(
         &mut self,
         field: &str,
@@ -216,7 +216,8 @@ impl<'a> Analyzer<'a, '_> {
 
 /// The arguments that the replacement fields of a format string may name.
 struct Formatted<'a, 'r> {
-    /// The positional objects. `None` if the objects are the arguments after the format string.
+    /// The objects for positional fields, if the call passes these objects in one argument. `None` if the objects are
+    /// the arguments after the format string.
     positional: Option<Values<'a>>,
     named: Values<'a>,
     all: &'r Arguments<'a>,

@@ -24,7 +24,7 @@ use crate::rules::inputs::{
 pub(super) enum Opened<'a> {
     /// The call is harmless, and returns these values.
     Returns(Values<'a>),
-    /// The call is judged as a call of the named function with these values as its first argument.
+    /// The call is judged as if its first argument had these values. The string is the keyword of the first argument.
     Takes(&'static str, Values<'a>),
 }
 
@@ -74,8 +74,8 @@ impl<'a> Analyzer<'a, '_> {
         !self.pass.inputs.is_empty() && RUNS_FILES.contains(&path)
     }
 
-    /// Returns the rule that a finding names. If the script has inputs, the rules about opening files are replaced by a
-    /// rule with a remedy about inputs.
+    /// Returns the rule to show in a finding. If the script has inputs, [`WITH_INPUTS`] replaces the rules about
+    /// opening files, because its remedy explains inputs.
     pub(super) fn told(&self, rule: &'static Rule) -> &'static Rule {
         let is_replaced = !self.pass.inputs.is_empty() && REPLACED.contains(&rule.id);
         if is_replaced { &WITH_INPUTS } else { rule }

@@ -88,8 +88,8 @@ impl<'a> Analyzer<'a, '_> {
             )
     }
 
-    /// Returns the bindings of a name that a use can see. Returns `None` unless the name is certainly bound and has few
-    /// such bindings.
+    /// Returns the bindings of a name that a use can see. Returns `None` if the name may be unbound or may change in
+    /// unseen ways, or if there are more than [`SOURCES_MAX`] such bindings.
     fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
         let mut sources = SmallVec::new();
@@ -151,8 +151,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether `expr` is the target of a loop over the subclasses of `parameter`. If it is, a recursive call
-    /// only passes the class that the function received, or a subclass of it.
+    /// Returns whether `expr` is the target of a loop over the subclasses of `parameter`. A recursive call with this
+    /// argument passes only subclasses of the class that the function received.
     pub(super) fn is_below_parameter(
         &mut self,
         expr: &Expr,
@@ -251,7 +251,7 @@ impl<'a> Analyzer<'a, '_> {
                     Ok(all_known) => all_known.then_some(!decides),
                 }
             }
-            // A metaclass may change the names in the body of a class, so a name there is never certain.
+            // A metaclass may change the names in the body of a class, so a condition in the body is never certain.
             Expr::Name(_)
                 if self.symbols.star_imports.modules.is_empty()
                     && self.symbols.kind(self.scope) != ScopeKind::Class
@@ -312,8 +312,7 @@ impl<'a> Analyzer<'a, '_> {
             .then_some(holds)
     }
 
-    /// Returns whether a call of `__import__` names only harmless modules, about which no rule exists. If so, records
-    /// the imports.
+    /// Returns whether a call of `__import__` can import only harmless modules. If so, records the imports.
     pub(super) fn imports_harmless(
         &mut self,
         callee: &Values<'a>,
@@ -337,8 +336,8 @@ impl<'a> Analyzer<'a, '_> {
         is_harmless
     }
 
-    /// Evaluates a part of an f-string that runs as code. The number 0 stands for any number. `f.__name__` is the name
-    /// of `f`, if `f` is a function of the script.
+    /// Evaluates a part of an f-string that runs as code. Plain data with an unknown value, such as a float, becomes
+    /// the number 0. If `f` is a function of the script, `f.__name__` is the name of `f`.
     pub(super) fn part_of_code(&mut self, expr: &'a Expr) -> Values<'a> {
         match expr {
             Expr::Attribute(name) if name.attr.as_str() == "__name__" => {

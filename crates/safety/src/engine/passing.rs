@@ -80,8 +80,8 @@ impl<'a> Analyzer<'a, '_> {
         Some(passed.or_others())
     }
 
-    /// Evaluates a class that a call creates from `bases`. The class counts as each base that a rule finds, or that has
-    /// a rule about its calls.
+    /// Evaluates a class that a call creates from `bases`. The result contains the bases that a rule finds, and the
+    /// bases with a rule about their calls, so that these rules also apply to the new class.
     pub(super) fn class_from(&mut self, bases: &Values<'a>) -> Values<'a> {
         let mut bases = self.any_element(bases).or_others();
         bases.known.retain(|base| {
@@ -112,8 +112,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates `inspect.getmembers(of, predicate)`, which takes every attribute with its name. On a module, a
-    /// function or an external class, this counts as taking a member by a computed name.
+    /// Evaluates `inspect.getmembers(of, predicate)`, which returns all attributes of an object. On a module, a
+    /// function or an external class, the call is treated like a call of `getattr` with an unknown name.
     fn members(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) -> Values<'a> {
         let of = arguments.get(0, "object").cloned().unwrap_or_else(Values::unknown);
         let predicate = arguments.get(1, "predicate");
@@ -166,8 +166,8 @@ impl<'a> Analyzer<'a, '_> {
             && of.known.iter().all(is_data)
     }
 
-    /// Reports the attribute that `patch.object(of, name)` would return, as for `getattr(of, name)`. A method of a
-    /// class is not reported, because a test that patches the method does not use the original.
+    /// Judges `patch.object(of, name)` like `getattr(of, name)`. A dangerous method of a class is not reported, because
+    /// a test that patches the method does not use the original.
     fn check_patched(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) {
         let Some(of) = arguments.get(0, "target").cloned() else { return };
         let name = arguments.get(1, "attribute").cloned();
@@ -365,8 +365,8 @@ pub(super) fn rule_of_keyword(
     (!callee.known.iter().any(is_judged)).then_some(rule)
 }
 
-/// Returns a container of the arguments that may lead to other objects, because an external function may store its
-/// arguments.
+/// Returns a container of the functions and modules among the arguments, because an external function may store its
+/// arguments and return them later.
 pub(super) fn argument_values<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
     let kept: Values<'a> = arguments.all().map(leading).collect();
     (!kept.known.is_empty()).then(|| Values::container(kept))

@@ -201,7 +201,7 @@ impl<'a> Analyzer<'a, '_> {
             if let Some((name, rule)) = objects::dangerous(&values) {
                 self.report_call(name, rule, &decorator.expression);
             } else if place + 1 < decorators.len() {
-                // The decorator receives the result of the decorators below it. This result may be anything.
+                // The decorator receives the result of the next decorator, which may be anything.
                 self.check_decorating(&decorator.expression, &values);
             }
         }
@@ -259,8 +259,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges the values of a docstring variable that is the target of a loop, or one of several targets. Augmented
-    /// assignments are judged at their own statement.
+    /// Judges the values that a loop, or an assignment with several targets, assigns to `__doc__` or `__test__`. An
+    /// augmented assignment is judged at its own statement.
     fn check_docstring(&mut self, name: &'a str, target: &'a Expr) {
         if !self.has_doctest || !matches!(name, "__doc__" | "__test__") {
             return;
@@ -296,7 +296,8 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         let is_named = targets.iter().all(Expr::is_name_expr);
-        // A name in the body of a class is an attribute. Attributes are not followed, so the value counts as passed on.
+        // A name in the body of a class is an attribute. Attributes are not followed, so the value is checked like a
+        // value that the script passes on.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         self.remember(value, &values);
@@ -327,8 +328,8 @@ impl<'a> Analyzer<'a, '_> {
     fn check_import(&mut self, module: &str, at: TextRange) {
         self.record_import(module.to_owned());
         let rule = match INDEX.import_rule(module) {
-            // In the body of a class, the module becomes an attribute. Attributes are not followed, so the module
-            // counts as a value.
+            // In the body of a class, the module becomes an attribute. Attributes are not followed, so the module is
+            // reported like a module that the script uses as a value.
             None if self.is_in_class() && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }

@@ -7,16 +7,16 @@ use super::objects::far_reaching;
 /// `{0.attribute[key]}`. Includes fields in the specification of another field. All other text is only printed, so it
 /// is harmless.
 pub(crate) fn format_names_internals(text: &str) -> bool {
-    // Every name of an internal contains an underscore, so a string without underscores counts as empty.
+    // Every name of an internal contains an underscore, so a string without underscores is treated as empty.
     let text = if text.contains('_') { text } else { "" };
     fields(text).any(|field| parts(field).skip(1).any(|part| INDEX.attribute(part).is_some()))
 }
 
 /// Returns the replacement fields of a format string. Each field ends before its conversion or specification.
 ///
-/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads `name` (PEP 3101). A bracket may also
-/// occur in text that Python does not read as a field. Skipping the content of such a bracket could skip a field. So
-/// each field is returned twice: once with keys, and once as if brackets had no meaning.
+/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads `name` (PEP 3101). In text that Python
+/// does not read as a field, a bracket has no meaning, and the search for its end could skip a real field. So the
+/// string is searched twice: once with keys in brackets, and once as if brackets had no meaning.
 pub(crate) fn fields(text: &str) -> impl Iterator<Item = &str> {
     let with_keys = text.contains('[').then(|| fields_until(text, end_after_keys));
     fields_until(text, first_end).chain(with_keys.into_iter().flatten())
@@ -33,7 +33,7 @@ fn fields_until(text: &str, end: fn(&str) -> usize) -> impl Iterator<Item = &str
                 rest = after;
                 continue;
             }
-            // The next search starts after the name, because the specification may contain fields.
+            // The next search starts at the specification of this field, because the specification may contain fields.
             let (field, specification) = after.split_at_checked(end(after)).unwrap_or((after, ""));
             rest = specification;
             return Some(field);

@@ -26,7 +26,8 @@ const HARMLESS_PRIVATE: &[&str] = &[
     "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
 ];
 
-/// Functions in the generated table of libraries that are skipped, because rules have rows of their own for them.
+/// Functions that the index does not take from the generated table of libraries, because other rows of the rules name
+/// them.
 const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
 
 /// The judgement of the rules about a qualified name.
@@ -171,8 +172,8 @@ impl Index {
         }
     }
 
-    /// Judges an object by the row for a member with the same name in the topmost module. A library may hold the same
-    /// object in several modules, for example `z3.z3.open_log`.
+    /// Judges an object by its shortened path, for example `z3.open_log` for `z3.z3.open_log`. A library may hold the
+    /// same object in several modules.
     fn elsewhere(&self, path: &str) -> Verdict {
         match shortened(path).and_then(|path| self.rows.get(path.as_str())) {
             Some(Row::Object(rule)) => Verdict::Found(rule),
@@ -224,7 +225,7 @@ impl Index {
         is_private.then(|| self.special(Special::PrivateModule)).flatten()
     }
 
-    /// Returns the qualified names of the objects and functions in the rows of the table.
+    /// Returns the qualified names of the rows except `Holder` rows, and of the functions with rules about their calls.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
         let is_named = |(_, row): &(_, &Row)| !matches!(row, Row::Holder);
         let of_rows = self.rows.iter().filter(is_named).map(|(path, _)| path);
@@ -273,7 +274,7 @@ impl Index {
         self.keywords.get(name).copied()
     }
 
-    /// Returns the static form of an attribute's name, if setting the attribute makes a call dangerous.
+    /// Returns `name` as a `'static` string, if setting an attribute with this name makes a call dangerous.
     pub(crate) fn settable(&self, name: &str) -> Option<&'static str> {
         self.settable.get(name).copied()
     }
@@ -317,7 +318,7 @@ impl Index {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
-    /// Returns the static form of `name`, if it is a topmost module and a row of the table names one of its members.
+    /// Returns `name` as a `'static` string, if `name` is the topmost module of a name in the table.
     pub(crate) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }

@@ -1,5 +1,5 @@
-//! Reads the generated table of the installed libraries. For each library, the table lists the objects of the standard
-//! library that the library holds, and its functions that open a file. `tests/tables/generate` prints the table. Never
+//! Reads the generated table of the installed libraries. For each library, the table lists the functions that open a
+//! file, and the members that are objects of the standard library. `tests/tables/generate` prints the table. Never
 //! imports a library.
 
 use std::sync::LazyLock;
@@ -29,8 +29,8 @@ pub(super) struct Functions {
 
 #[derive(Debug, Default)]
 struct Libraries {
-    /// For each library, the members that have the name of a module of the standard library but belong to the library
-    /// itself.
+    /// For each library, the members that share their name with a module of the standard library, but are not that
+    /// module.
     own: HashMap<&'static str, HashSet<&'static str>>,
     /// For each path in a library that refers to an object of the standard library, the canonical path of the object.
     homes: HashMap<String, &'static str>,
@@ -73,7 +73,8 @@ pub(super) fn contains(name: &str) -> bool {
     LIBRARIES.own.contains_key(name)
 }
 
-/// Returns whether `member`, which has the name of a module of the standard library, belongs to the library itself.
+/// Returns whether `member` of `library` only shares its name with a module of the standard library, but is not that
+/// module.
 pub(super) fn is_own(library: &str, member: &str) -> bool {
     LIBRARIES.own.get(library).is_some_and(|own| own.contains(member))
 }

@@ -14,7 +14,8 @@ use super::value::{MODULES, Value, Values};
 use super::{behind_dot, stdlib, top};
 use crate::rules::{Rule, Special};
 
-/// Modules that the analysis assumes for an unbound name, even if the script does not import them.
+/// Modules that a name may refer to without an import. If the script uses one of these names but never binds it, the
+/// analysis assumes the module.
 #[rustfmt::skip]
 const WELL_KNOWN_MODULES: &[&str] = &[
     "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
@@ -29,8 +30,8 @@ const FAR_REACHING: &[&str] = &[
     "runpy", "shutil", "subprocess", "sys",
 ];
 
-/// Classes with instances that the analysis follows. Each row has the class that the instance counts as, and the
-/// classes and functions that return such an instance.
+/// Classes with instances that the analysis follows. Each row has the class that the analysis assumes for an instance,
+/// and the classes and functions that return such an instance.
 const CLASSES: &[(&str, &str)] = &[
     (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
     (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
@@ -56,15 +57,15 @@ const CLASSES: &[(&str, &str)] = &[
 pub(crate) enum Passing {
     /// The function returns the argument at this index.
     Argument(usize),
-    /// The function returns an element of the argument at this index, or the next argument.
+    /// The function returns an element of the argument at this index, or it returns the argument at the next index.
     Element(usize),
     /// The function returns a container of the elements of all its arguments.
     Elements,
     /// The function returns an object that stores the functions among its arguments.
     Kept,
-    /// The function returns an object with its keyword arguments as attributes.
+    /// The function returns an object that has the keyword arguments as attributes.
     Named,
-    /// The function returns an object that wraps the argument `wraps`.
+    /// The function returns an object that wraps the value of the parameter `wraps`.
     Wrapped,
 }
 
@@ -120,8 +121,8 @@ pub(crate) const FILE: &str = "io.FileIO";
 /// The class that stands for every stream in memory.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
-/// The class that stands for an opened input of the call. Like a stream in memory, it gives access to no other file,
-/// except through its raw file.
+/// The class that stands for an input that the script has opened. Like a stream in memory, the opened input gives
+/// access to no other file, except through its raw file.
 pub(crate) const INPUT_STREAM: &str = "io.BufferedReader";
 
 /// Returns the qualified name of a builtin, if the analysis knows the builtin.
@@ -134,7 +135,7 @@ pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     BY_NAME.get(name).copied()
 }
 
-/// Returns the module that the analysis assumes for an unbound name.
+/// Returns the module that the analysis assumes for a name that the script does not bind.
 pub(crate) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
@@ -170,8 +171,8 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the member `name` of `module`, which is an attribute of an unknown object. Returns `None` unless a module of
-/// the standard library has the attribute's name and a row names the member.
+/// Returns the member `name` of the attribute `module` of an unknown object. Returns `None` unless the standard library
+/// has a module with this name and a row names its member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
     let path = [module, ".", name].concat();
@@ -198,8 +199,8 @@ pub(crate) fn is_class(value: &Value<'_>) -> bool {
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
-/// Returns whether the analysis refuses access to members of this class's instances by an unknown name. Connections
-/// and parsers are not in the list, because honest scripts wrap them and forward names to them.
+/// Returns whether the analysis refuses access to members of this class's instances by an unknown name. Connections and
+/// parsers are permitted, because honest scripts wrap a connection or parser and forward attribute names to it.
 pub(crate) fn leads_out(class: &str) -> bool {
     matches!(
         class,
@@ -306,15 +307,15 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     Values::object(joined)
 }
 
-/// Returns the name of the module that is the attribute `attribute` of the object `path`, if this attribute is a
-/// module. Most modules have an attribute for each module that they import.
+/// Returns the name of the module that an attribute of the object `path` refers to. Returns `None` if the attribute is
+/// not a module. Most modules have an attribute for each module that they import.
 fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     // The streams of `sys` have methods with names of modules, so an attribute of a stream is not a module.
     let name = behind_dot(path).map_or(path, |(_, name)| name);
     if name == attribute || path.starts_with("sys.") {
         return None;
     }
-    // The attribute `ctypes` of an array is not the module `ctypes`. The attribute `ctypes` of a module is.
+    // On an array, the attribute `ctypes` is not a module. On the object `path`, the attribute is the module `ctypes`.
     let ctypes =
         || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
     let in_others = far_reaching(attribute).or_else(ctypes);
@@ -337,7 +338,8 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = [class, ".", name].concat();
     match name {
-        // A call of `__init__` counts as creating the object again. A stream in memory then counts as a file.
+        // A call of `__init__` is treated like the creation of a new object. A stream in memory is then treated as a
+        // file.
         "__init__" if is_stream(class) => return Values::object(FILE),
         "__class__" | "__init__" => return Values::object(class),
         // The buffer of a text stream leads to the raw file too.
@@ -354,8 +356,8 @@ fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
 }
 
-/// Returns whether strings and containers have a method with this name. Like any function, such a method gives access
-/// to the interpreter's internals.
+/// Returns whether this is a common method of strings or containers. Like any function, such a method gives access to
+/// the interpreter's internals.
 fn is_method(name: &str) -> bool {
     matches!(name, "append" | "copy" | "count" | "format" | "get" | "index" | "join" | "upper")
 }

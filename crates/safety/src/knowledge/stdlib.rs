@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use ruff_python_stdlib::builtins::python_builtins;
 use ruff_python_stdlib::sys::is_known_standard_library;
 
-/// The minor versions of Python 3 with modules that count as the standard library. A module that a newer version
-/// removes is still dangerous in older versions.
+/// The minor versions of Python 3 that are searched for modules. Several versions are searched, because a module that a
+/// newer version removes is still dangerous in older versions.
 const MINOR_VERSIONS: RangeInclusive<u8> = 10..=14;
 
 /// Returns whether a module with this top-level name is in the standard library.

@@ -1,5 +1,6 @@
-//! Computes strings and sequences that a script builds from known parts with common operations, exactly as Python
-//! does. All other results are unknown, and the analysis refuses `getattr` with an unknown name.
+//! Computes strings and sequences that a script builds from known parts with common operations, exactly as Python does.
+//! All other results are unknown. Unknown results are safe, because the analysis refuses `getattr` with an unknown
+//! name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values and operators make no text")]
 
@@ -136,7 +137,7 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
     }
 }
 
-/// Returns the known start of a string that is joined from any number of parts.
+/// Returns the known start of a string that `join` makes from an unknown number of parts.
 fn start_of_joined<'a>(elements: &Values<'a>) -> Option<Values<'a>> {
     let Some(Value::Container(of)) = elements.single() else { return None };
     let start = |value: &Value<'a>| match value {

@@ -72,7 +72,7 @@ pub(crate) enum Value<'a> {
 /// The result of `operator.attrgetter` or `operator.methodcaller`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Getter<'a> {
-    /// The attribute paths that the getter reads, as strings. A path is open if other paths are possible.
+    /// The attribute paths that the getter reads. Each path is a string, or an open value if other paths are possible.
     pub(crate) names: Vec<Values<'a>>,
     /// True if the getter also calls the attribute.
     pub(crate) is_calling: bool,
@@ -170,7 +170,7 @@ pub(crate) enum Known<'a> {
     Many(Rc<Many<'a>>),
 }
 
-/// Several alternatives, with the sum of their weights.
+/// Several alternatives, and the sum of their weights. A weight is the cost of a value in steps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Many<'a> {
     values: SmallVec<[Value<'a>; 4]>,
@@ -321,7 +321,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Adds the alternatives of `other`. Copies only the new ones.
+    /// Adds the alternatives of `other`. Copies only alternatives that are not yet present.
     pub(crate) fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
         match (&self.known, &other.known) {
@@ -451,8 +451,8 @@ impl<'a> Values<'a> {
         elements
     }
 
-    /// Returns the value that a `with` statement binds for this object. For a generator, the value is one of its
-    /// elements. Most other objects bind themselves.
+    /// Returns the value that a `with` statement binds if this is its context manager. For a generator, the value is
+    /// one of the yielded elements. Most other context managers bind themselves.
     pub(crate) fn entered(&self) -> Self {
         let is_generator = |value: &Value<'_>| matches!(value, Value::Container(_));
         let mut values = self.clone();

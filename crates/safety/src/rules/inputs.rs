@@ -2,7 +2,7 @@
 
 use super::{Rule, Severity};
 
-/// The rule, in a call with inputs, against opening a file in a way that is not permitted for inputs.
+/// The rule for calls with inputs. It refuses to open a file in a way that is not permitted for inputs.
 pub(crate) static WITH_INPUTS: Rule = Rule {
     id: "files/inputs",
     severity: Severity::Block,
@@ -42,8 +42,9 @@ const fn content(paths: &'static str, keyword: &'static str, why: &'static str) 
     Reader { paths, keyword, opens: Opens::Content, mode: "", why }
 }
 
-/// The readers. The table lacks functions that run code from the file, such as `pickle.load`, or that use the file
-/// name for anything but opening the file. The rules about all other arguments of a call still apply.
+/// The functions that may open an input. Functions that run code from the file, such as `pickle.load`, are not listed.
+/// Nor are functions that use the file name for anything but opening the file. The rules about all other arguments of a
+/// call still apply.
 pub(crate) const READERS: &[Reader] = &[
     Reader {
         paths: "builtins.open io.open",
@@ -109,8 +110,8 @@ pub(crate) const PATH_READERS: &[&str] = &["open", "read_bytes", "read_text"];
 /// could return an unbuffered file, and the class of an unbuffered file opens other files.
 pub(crate) const OPEN_KEYWORDS: &[&str] = &["encoding", "errors", "file", "mode", "newline"];
 
-/// The attributes that a script may assign although it uses a reader in Python. By setting another attribute, the
-/// script could replace a function that the reader uses to find the file (`pathlib.sys = …`).
+/// The attributes that a script may assign and still use a reader that is written in Python. If the script could assign
+/// other attributes, such as `pathlib.sys`, it could replace a function that the reader uses to find the file.
 pub(crate) const HARMLESS_ATTRIBUTES: &[&str] =
     &["columns", "dps", "index", "name", "prec", "pretty"];
 
@@ -130,7 +131,8 @@ pub(crate) const SETTING: &[&str] = &[
 pub(crate) const RUNS_FILES: &[&str] =
     &["_pytest.config.main", "pytest.console_main", "pytest.main"];
 
-/// The rules that [`WITH_INPUTS`] replaces in the findings about a call with inputs, because its remedy is different.
+/// The rules that [`WITH_INPUTS`] replaces in the findings about a call with inputs, because the remedy of
+/// [`WITH_INPUTS`] explains inputs.
 #[rustfmt::skip]
 pub(crate) const REPLACED: &[&str] = &[
     "files/archives", "files/data", "files/databases", "files/documents", "files/io", "files/open",

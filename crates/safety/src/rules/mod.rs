@@ -78,7 +78,7 @@ pub enum Target {
 pub enum Condition {
     /// The call is always dangerous.
     Always,
-    /// The call is dangerous unless its object is a class or module of a library that the tables do not know.
+    /// The call is dangerous, unless it calls a member of a library that the tables do not know.
     OfUnknown,
     /// The script imports this module, and the called function is not a member of another module of the standard
     /// library.
@@ -134,9 +134,9 @@ pub enum Condition {
     FormatsInternals,
     /// The first argument is the name of an attribute, and the name is unknown.
     UnknownName,
-    /// One of several positional arguments is an attribute path or a list of names that contains internals or members
-    /// of other modules. The first number is the index of the first such argument, and the second is their maximum
-    /// count.
+    /// An argument is an attribute path or a list of attribute names that contains internals or members of other
+    /// modules. The first number is the index of the first positional argument that is checked. The second number is
+    /// the maximum number of checked arguments.
     NamesAttributes(usize, usize),
     /// The first argument, or the argument with the keyword `target`, is not the known name of an object that may be
     /// used.
@@ -158,7 +158,8 @@ pub enum Special {
     /// A member of the standard library with a name that starts with one underscore, or a member of a private module of
     /// another library.
     PrivateMember,
-    /// The function or module with which a module of the standard library or of another library runs as a program.
+    /// A function or module that runs a module as a program. The module belongs to the standard library or to a known
+    /// library.
     EntryPoint,
     /// An annotation in quotes that does more than name types.
     Annotation,

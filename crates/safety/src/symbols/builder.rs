@@ -32,7 +32,7 @@ const BYTES_OF_NAME: usize = 12;
 const NAMES_MIN: usize = 56;
 /// The estimated number of bytes for each distinct name in a longer source, from experience.
 const BYTES_OF_NAME_LONG: usize = 64;
-/// The maximum number of star-imported modules that may define a name, if no rule is about the name.
+/// The maximum number of star-imported modules that are considered for a name that no rule is about.
 const STARS_MAX: usize = 4;
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -72,13 +72,14 @@ struct Builder<'a> {
     block: TextRange,
     /// The outermost loop around the visited node, within the current scope.
     in_loop: Option<TextRange>,
-    /// True while the visitor binds names that are bound each time the block is entered, such as the target of a `for`.
+    /// True while the visitor creates bindings that run each time the block is entered. An example is the target of a
+    /// `for`.
     starts_block: bool,
     /// The outermost comprehension around the visited node.
     comprehension: Option<TextRange>,
     /// The innermost scope around the visited node that is not a comprehension.
     outside_comprehensions: ScopeId,
-    /// The value of the visited assignment, and the name that it is assigned to.
+    /// The value of the visited assignment, and the name to which the value is assigned.
     given_name: Option<(&'a Expr, &'a str)>,
     /// The call that contains the visited expression as its function or as an argument.
     passed_to: Option<&'a ExprCall>,
@@ -138,8 +139,8 @@ impl<'a> Visitor<'a> for Builder<'a> {
             }
             Stmt::TypeAlias(alias) => {
                 self.bind_target(&alias.name, Source::Unknown, stmt.end());
-                // Python computes the value of a type alias when it is read, so the value counts as the body of a
-                // function.
+                // Python computes the value of a type alias when the script reads the alias. So the value is treated
+                // like the body of a function.
                 self.in_scope(ScopeKind::Function, Definition::Other, stmt.range(), |this| {
                     this.bind_type_params(alias.type_params.as_deref());
                     this.visit_expr(&alias.value);
@@ -344,8 +345,8 @@ impl<'a> Builder<'a> {
         if stars.judged_whole.len() < STARS_MAX && INDEX.judges_calls_of(top(module)) {
             stars.judged_whole.push((place, module));
         }
-        // The rules judge a member of a library's module as if it were in the topmost module, so this module is added
-        // too.
+        // The rules judge a member of a library's module as if it were in the library's topmost module. So the topmost
+        // module is added too.
         if !stdlib::contains(module) {
             stars.modules.entry(top(module)).or_insert(place);
         }
@@ -432,7 +433,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Runs `work`, which creates bindings that happen whenever `block` is entered.
+    /// Runs `work`. The bindings that `work` creates run each time `block` is entered.
     fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         self.in_block(block, |this| {
             this.starts_block = true;
@@ -441,7 +442,8 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Visits a part of an expression. Unless the part always runs, the names that it binds may stay unbound.
+    /// Visits a part of an expression. If `always_runs` is false, Python may skip the part, so the names that the part
+    /// binds may stay unbound.
     fn visit_part(&mut self, part: &'a Expr, always_runs: bool) {
         let block = if always_runs { self.block } else { part.range() };
         self.in_block(block, |this| this.visit_expr(part));
@@ -537,7 +539,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Adds a value to the results of the enclosing function, which returns or yields it.
+    /// Adds a returned or yielded value to the results of the enclosing function.
     fn bind_result(&mut self, source: Source<'a>, is_yielded: bool) {
         let id = self.new_binding(("", 0), source, TextSize::default(), self.scope);
         let function = &mut self.symbols.scopes[self.outside_comprehensions];
@@ -561,21 +563,22 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts a use that only reads a container or the script's own namespace. After any other use of the namespace,
-    /// names may have values that the symbol table does not show.
+    /// Counts a use that only reads a container or the script's own namespace. If the namespace is used in any other
+    /// way, names may have values that the symbol table does not show.
     fn count_read(&mut self, expr: &'a Expr) {
         self.namespace_reads += usize::from(is_namespace(expr));
         self.count_seen(expr);
     }
 
-    /// Counts a use of a container after which the analysis still sees every change of the container.
+    /// Counts a use of a container that gives the container no other name. Only under another name could the container
+    /// change without the analysis noticing.
     fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;
         }
     }
 
-    /// Counts a use of a name, and records the facts that the use shows.
+    /// Counts a use of a name, an attribute or a container. Also records calls.
     fn count_use(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Name(name) if name.ctx == ExprContext::Load => {
@@ -633,8 +636,8 @@ impl<'a> Builder<'a> {
                 arguments.for_each(|argument| self.count_read(argument));
                 return;
             }
-            // The engine judges the string that these functions run. So a namespace that they receive by keyword counts
-            // as only read.
+            // The engine judges the code that these functions run. So a namespace in a keyword argument, as in
+            // `globals=globals()`, is recorded as only read.
             "Timer" | "repeat" | "timeit" => {
                 call.arguments.keywords.iter().for_each(|keyword| self.count_read(&keyword.value));
             }
@@ -665,14 +668,14 @@ impl<'a> Builder<'a> {
         }
         let Expr::Attribute(method) = &*call.func else { return };
         let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
-        // True for methods that put their arguments themselves into a container. Other methods put the elements of
-        // their arguments into it.
+        // True for methods that put each argument into a container. Other methods, such as `extend`, put the elements
+        // of each argument into a container.
         let is_putting = match name {
             "append" | "appendleft" | "add" | "insert" | "setdefault" | "put" | "set_result" => {
                 true
             }
-            // `set` sets a context variable. Other classes have a method with this name too, so it counts only if the
-            // script imports `contextvars`.
+            // The method `set` of a context variable stores its argument. Other classes have a method `set` too, so the
+            // method counts only if the script imports `contextvars`.
             "set" => self.symbols.imported.contains("contextvars") && arguments.len() == 1,
             _ => false,
         };
@@ -905,8 +908,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns the part of a loop that runs more than once. The iterable of a `for` is not included if the target consists
-/// of names only.
+/// Returns the part of a loop that runs more than once. If the target of a `for` consists of names only, the part
+/// starts after the iterable, which Python evaluates once.
 fn repeated(stmt: &Stmt) -> TextRange {
     let is_name = |target: &Expr| {
         target.is_name_expr()
@@ -922,8 +925,8 @@ fn repeated(stmt: &Stmt) -> TextRange {
     }
 }
 
-/// Returns the offset from which a top-level statement may call a function of the script. Returns `None` if it calls no
-/// such function.
+/// Returns the offset from which a top-level statement may call a function of the script. Returns `None` if the
+/// statement calls no function of the script.
 fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     match stmt {
         Stmt::FunctionDef(function) => {

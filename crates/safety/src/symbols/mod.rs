@@ -79,11 +79,11 @@ pub(super) enum Source<'a> {
     Member(&'a str, &'a str),
     /// The value of an expression.
     Value(&'a Expr),
-    /// The element at an index of the value of an expression.
+    /// The element at an index of the value of an expression: `b` in `a, b = pair`.
     Item(&'a Expr, usize),
     /// Any element of the value of an expression: the target of a `for`.
     Element(&'a Expr),
-    /// The element at an index of any element of the value of an expression.
+    /// The element at an index of each element of a sequence: `b` in `for a, b in pairs`.
     ElementItem(&'a Expr, usize),
     /// The value of an expression, or anything inside it at any depth.
     Within(&'a Expr),
@@ -96,8 +96,8 @@ pub(super) enum Source<'a> {
     /// The parameter that takes all remaining arguments of the function with this scope. The Boolean is true for the
     /// keyword arguments (`**`), and false for the positional arguments (`*`).
     Rest(ScopeId, bool),
-    /// The argument that calls of a class pass for one of its fields. The scope is the body of the class, and the index
-    /// counts the annotated names in the body.
+    /// A field of a class, with the arguments that calls of the class pass for the field. The scope is the body of the
+    /// class. The index is the position of the field among the annotated names in the body.
     Field(ScopeId, usize),
     /// A class or function of the script, by the range of its definition.
     Definition(TextRange),
@@ -117,7 +117,7 @@ pub(super) struct Binding<'a> {
     pub(super) source: Source<'a>,
     /// The scope in which the source of the value is evaluated.
     pub(super) evaluated_in: ScopeId,
-    /// The offset in the script from which on the name is bound.
+    /// The offset in the script at which the name becomes bound.
     bound_from: TextSize,
     /// The block that contains the binding. Code in the block after the binding runs only if the binding has run.
     block: TextRange,
@@ -136,7 +136,7 @@ pub(super) struct Symbol {
     in_loops: SmallVec<[BindingId; 1]>,
     /// The bindings in the symbol's own scope that run each time a block is entered, for example the target of a `for`.
     starting_blocks: SmallVec<[BindingId; 1]>,
-    /// The bindings in other scopes, which declare the name `global` or `nonlocal`.
+    /// The bindings in other scopes that declare the name `global` or `nonlocal`.
     from_elsewhere: SmallVec<[BindingId; 1]>,
     /// The declaration of the name as `global` or `nonlocal`, if the name belongs to another scope.
     elsewhere: Option<Elsewhere>,
@@ -164,13 +164,14 @@ pub(super) enum Definition<'a> {
     Class(&'a StmtClassDef),
     /// A function.
     Function(&'a StmtFunctionDef),
-    /// A `lambda`, with the name that it is assigned to and the call that contains it, if any.
+    /// A `lambda`. The string is the name to which the script assigns the `lambda`. The call directly contains the
+    /// `lambda`.
     Lambda(&'a ExprLambda, Option<&'a str>, Option<&'a ExprCall>),
 }
 
 impl<'a> Definition<'a> {
-    /// Returns the name by which a function or class is called. For a `lambda`, returns the name that it is assigned
-    /// to.
+    /// Returns the name by which a function or class is called. For a `lambda`, this is the name to which the script
+    /// assigns the `lambda`.
     pub(super) fn name(self) -> Option<&'a str> {
         match self {
             Self::Other => None,
@@ -213,7 +214,8 @@ pub(super) struct Uses<'a> {
     symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
     /// The number of times that the script reads the name.
     loads: usize,
-    /// The number of uses of the name after which the analysis still sees each change of the container with this name.
+    /// The number of uses that give a container with this name no other name. After such a use, the analysis still sees
+    /// each change of the container.
     reads: usize,
     /// The calls of a function with this name, each with its scope.
     pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
@@ -258,8 +260,8 @@ struct Scope<'a> {
     parent: Option<ScopeId>,
     /// The number of scopes around this scope.
     depth: usize,
-    /// The start of the outermost enclosing function, if there is one. Code in a function runs later than the
-    /// definition of the function.
+    /// The start of the outermost enclosing function, if there is one. The code in this scope runs only after Python
+    /// has defined that function.
     deferred_from: Option<TextSize>,
 }
 
@@ -282,8 +284,8 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: HashSet<&'a str>,
     /// The attributes that the script assigns to any object, also to `self`.
     pub(super) assigned_attributes: HashSet<&'a str>,
-    /// The keywords of calls that are also names of certain attributes: if the script sets such an attribute, another
-    /// call becomes dangerous.
+    /// The keywords in calls that share their name with certain attributes. If the script sets such an attribute,
+    /// another call becomes dangerous.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
@@ -302,10 +304,10 @@ pub(super) struct Symbols<'a> {
 /// The modules from which the script imports all members with `*`.
 #[derive(Debug, Default)]
 pub(super) struct StarImports<'a> {
-    /// The modules, each with its index in the order of the star imports.
+    /// The modules, each with its position in the order of the star imports.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The first few modules for which one rule covers the calls of all members, each with its index in the order of
-    /// the star imports.
+    /// The first star-imported modules for which one rule covers the calls of all members. Each module has the same
+    /// position as in `modules`.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The offset of the last star import in the script.
     pub(super) last: Option<TextSize>,
@@ -382,7 +384,7 @@ impl<'a> Symbols<'a> {
         self.known(name).is_some_and(|uses| !uses.symbols.is_empty())
     }
 
-    /// Returns the names of the attributes that the script defines, in source order.
+    /// Returns the names of the attributes that the script defines, in the order in which the names first occur.
     pub(super) fn attributes(&self) -> impl Iterator<Item = &'a str> {
         let all = self.uses.iter().filter_map(|uses| uses.attribute.first());
         all.map(|id| self.bindings[*id].name)
@@ -399,9 +401,10 @@ impl<'a> Symbols<'a> {
         id.map_or_else(|| self.known(name.id.as_str()), |id| self.uses.get(id))
     }
 
-    /// Looks a name up as Python does, from `scope` outwards, for a use at `offset`. Calls `found` with the symbol of
-    /// each scope that binds the name, and with whether that scope is `scope` itself. Stops at the first scope in which
-    /// the name is certainly bound. Returns whether such a scope exists.
+    /// Looks a name up as Python does, from `scope` outwards, for a use at `offset`. Calls `found` for each scope that
+    /// binds the name. The first argument of `found` is the symbol in that scope. The second argument is true if that
+    /// scope is `scope` itself. Stops at the first scope in which the name is certainly bound. Returns whether such a
+    /// scope exists.
     pub(super) fn look_up<'s>(
         &'s self,
         known: Option<&Uses<'a>>,
@@ -412,8 +415,8 @@ impl<'a> Symbols<'a> {
         let Some(uses) = known else { return false };
         let Some((outermost, _)) = uses.symbols.first() else { return false };
         let mut next = Some(scope);
-        // A scope has a higher index than its enclosing scopes, so the search ends at the outermost scope that has the
-        // name.
+        // The enclosing scopes of a scope have lower indexes. So the search ends below `outermost`, the lowest index of
+        // a scope that has the name.
         while let Some(id) = next.filter(|id| id >= outermost) {
             let current = &self.scopes[id];
             next = current.parent;
@@ -445,7 +448,8 @@ impl<'a> Symbols<'a> {
     /// Returns whether the symbol of scope `owner` is certainly bound for a use in scope `user`.
     fn is_certain(&self, symbol: &Symbol, owner: ScopeId, user: ScopeId, offset: TextSize) -> bool {
         match self.scopes[owner].kind {
-            // Python does not search outer scopes for an unbound local variable, so the name counts as bound.
+            // Python does not search outer scopes for an unbound local variable. So the search ends here, as if the
+            // name were certainly bound.
             ScopeKind::Function | ScopeKind::Comprehension => return true,
             ScopeKind::Module | ScopeKind::Class => {}
         }
@@ -473,7 +477,7 @@ impl<'a> Symbols<'a> {
                 return false;
             }
             binding.bound_from <= used_at
-                // A function may use a name that is bound after the function, if no statement in between can call a
+                // The name may also be bound after the function that uses it, if no statement in between can call a
                 // function.
                 || (deferred_from.is_some()
                     && binding.block == self.range

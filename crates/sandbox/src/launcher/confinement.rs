@@ -1,9 +1,8 @@
 //! Computes, as data, the steps by which each child of a fork server confines itself before it runs a script. This
 //! module applies none of the steps.
 //!
-//! The fork server is Python (`executor/python/fork_server.py`). Its children make the same system calls in the same
-//! order as the launcher of a run in a new interpreter. The arguments of these calls come from the tables that the
-//! launcher itself uses.
+//! The fork server is Python (`executor/python/fork_server.py`). Its children make the same system calls as a launcher,
+//! in the same order. The arguments of these calls come from the tables that the launcher itself uses.
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -21,8 +20,8 @@ use super::resources;
 /// The data for the layers that each child of the fork server applies to itself.
 #[derive(Debug, Serialize)]
 pub(super) struct Confinement {
-    /// A descriptor of the machine's `/proc`, through which a child maps its UID and GID. The child closes it before
-    /// it runs the script.
+    /// A descriptor of the machine's `/proc`, through which a child maps its UID and GID. The child closes the
+    /// descriptor before the script runs.
     proc: RawFd,
     /// The path of the library with the main loop of the fork server.
     forks: &'static str,
@@ -44,7 +43,8 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// Computes the steps for the children of the fork server that this process becomes according to `order`.
+    /// Computes the steps for the children of a fork server. `order` describes the fork server that this process
+    /// becomes.
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
         let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))?;

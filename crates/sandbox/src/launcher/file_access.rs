@@ -1,5 +1,5 @@
-//! Restricts access to files with Landlock (`landlock(7)`). It never decides which paths are readable; the plan lists
-//! them.
+//! Restricts access to files with Landlock (`landlock(7)`), and with newer ABIs also network ports, signals and
+//! abstract sockets. This module never decides which paths are readable; the plan lists them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::super::linux::{DEVICES, SHARED_MEMORY};
 use super::super::{LaunchError, Plan, Tier};
 
-/// The Landlock ABIs that this module knows, newest first. Rights that a newer ABI adds stay unrestricted until a
-/// developer has checked which programs this restriction would break.
+/// The Landlock ABIs that this module knows, newest first. A newer ABI is added only after a developer has checked
+/// which programs its new restrictions would break.
 const ABIS: [(u8, ABI); 6] =
     [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
@@ -51,8 +51,9 @@ pub(super) fn restrict(
     }
 }
 
-/// Returns the restriction of [`restrict`] as the numbers that the Landlock system calls take. The children of a fork
-/// server need the numbers, because they run no Rust code. Unlike [`restrict`], it allows no program to be executed.
+/// Returns the same restriction as [`restrict`], as the numbers that the Landlock system calls take. The children of a
+/// fork server need the numbers, because they run no Rust code. Unlike [`restrict`], the returned ruleset allows no
+/// program to be executed.
 pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchError> {
     let abi = abi(plan)?;
     let plan = Plan { executable: Vec::new(), ..plan.clone() };
@@ -80,7 +81,7 @@ pub(super) struct RawRuleset {
     handled: [u64; 3],
     /// The number of entries of `handled` that the kernel knows.
     handled_count: usize,
-    /// Each path, and the rights that apply to it and everything below it.
+    /// Each path, and the rights to the path and to everything below the path.
     rules: Vec<(PathBuf, u64)>,
 }
 
@@ -157,8 +158,8 @@ fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     rules.create()
 }
 
-/// Returns a run's rights to one of its own folders. The run may create and change files, folders and symlinks. It
-/// may not create devices, sockets or pipes, and may not execute files.
+/// Returns a run's rights to one of its own folders. The run may create and change files, folders and symlinks. It is
+/// not allowed to create devices, sockets or pipes, or to execute files.
 fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
     let rights = AccessFs::ReadFile
         | AccessFs::ReadDir

@@ -1,5 +1,5 @@
-//! The launcher: a process that gives up its own rights step by step, and then becomes Python. It never decides which
-//! layers a run has; the order from the server does.
+//! The launcher: a process that gives up its own rights step by step, and then becomes Python. This module never
+//! decides which layers a run has; the order from the server decides that.
 //!
 //! The launcher is our own binary, started again. It works before any async runtime exists, so it has only one thread.
 //! Only its standard streams are open.
@@ -40,8 +40,8 @@ use confinement::Confinement;
 /// The hidden first argument that makes our binary the launcher of a run.
 pub(super) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// Reads an order from standard input and carries it out. Returns only if that failed, after sending the error to the
-/// supervisor.
+/// Reads an order from standard input and carries it out. After a success this process is Python, so this function
+/// returns only after an error, which it sends to the supervisor.
 ///
 /// `proc` is the path at which the proc file system is mounted. At tier 3 this is a detached copy of the `/proc` mount.
 pub(crate) fn become_python(proc: &Path) -> ExitCode {
@@ -73,8 +73,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
-    // Give the descriptor for pictures its fixed number. It stays open until this process becomes Python, which
-    // inherits it.
+    // Give the descriptor for pictures its fixed number. Python inherits this descriptor, so keep it open until this
+    // process becomes Python.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
@@ -140,7 +140,7 @@ fn become_script(
     dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
     let program = open_program(&plan.program_file)?;
     if user == RunUser::Nobody {
-        // Empty the bounding set before the change of user, because `nobody` may not change the set.
+        // Empty the bounding set before the change of user, because the user `nobody` is not allowed to change the set.
         capabilities::empty_bounding_set()?;
         identity::become_nobody()?;
         if plan.tier == Tier::T3 {
@@ -173,8 +173,8 @@ fn become_script(
 }
 
 /// Becomes the fork server: Python that forks for each script. Each child applies the remaining layers to itself. The
-/// fork server may create namespaces and mounts in its own user namespace. Otherwise it has only the rights of an
-/// ordinary process of its user. It can read the same files as every run, and write to none of them.
+/// fork server may create namespaces and mounts in its own user namespace. Apart from that, it has only the rights of
+/// an ordinary process of its user. It can read the same files as every run, but cannot write to any of them.
 fn become_fork_server(
     order: &Order,
     mut input: Vec<u8>,
@@ -225,7 +225,7 @@ fn execute(
         .or_fail(LaunchError::Execute)
 }
 
-/// Creates an unnamed file with Python's input, positioned at its start.
+/// Creates an unnamed file with Python's input. The first read from the returned descriptor starts at the beginning.
 fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
     let stored = || -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create(c"verification", MFdFlags::MFD_CLOEXEC)?);

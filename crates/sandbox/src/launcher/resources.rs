@@ -43,11 +43,11 @@ const RUNS_OF_USER: u64 = 64;
 
 /// Returns the limit for the number of processes and threads of the run's user (`RLIMIT_NPROC`).
 ///
-/// At tier 3 the run has its own user namespace, so the kernel counts only the run's processes. At the other tiers
-/// the kernel counts all processes of the user together, including other runs. There the limit is higher, because
-/// otherwise one run could keep another run from starting a thread. This limit includes the number of processes on
-/// the machine. For a run that must stay one process, it also includes the threads of [`RUNS_OF_USER`] runs. The
-/// memory watch limits the number of a script's own threads.
+/// At tier 3 the run has its own user namespace, so the kernel counts only the run's processes. At the other tiers the
+/// kernel counts all processes of the user together, including other runs. With a low limit, one run could keep another
+/// run from starting a thread. So at these tiers, the number of processes on the machine is added to the limit. For a
+/// run that must stay one process, the threads of [`RUNS_OF_USER`] runs are also added. The memory watch limits the
+/// number of a script's own threads.
 fn processes(plan: &Plan) -> u64 {
     let own = plan.limits.processes;
     let others = || sysinfo().map_or(0, |machine| u64::from(machine.process_count()));

@@ -14,7 +14,7 @@ use super::{LaunchError, OrFail as _};
 pub(crate) fn empty_bounding_set() -> Result<(), LaunchError> {
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
     if !own.effective.contains(CapabilitySet::SETPCAP) {
-        // A process of an ordinary user has no capabilities. With `no_new_privs` it cannot gain one.
+        // An ordinary user's process has no capabilities, and cannot gain any because of `no_new_privs`.
         return Ok(());
     }
     for capability in CapabilitySet::all().iter() {
@@ -46,8 +46,8 @@ pub(crate) fn keep_only_namespaces() -> Result<(), LaunchError> {
     // cannot become inheritable.
     set_capabilities(None, CapabilitySets { inheritable: kept, ..own })
         .or_fail(LaunchError::DropCapabilities)?;
-    // A program that is not a set-user-ID program of root has only the ambient capabilities after execve(2), so add the
-    // kept capability to the ambient set.
+    // Add the kept capability to the ambient set: a program keeps only the ambient capabilities across execve(2),
+    // unless it is a set-user-ID program of root.
     configure_capability_in_ambient_set(kept, true).or_fail(LaunchError::DropCapabilities)?;
     empty_bounding_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };

@@ -20,7 +20,8 @@ pub(crate) fn library(order: &Order) -> Option<PathBuf> {
     let path = folder.join(FILE);
     // These characters separate the entries of LD_PRELOAD (ld.so(8)).
     let is_one_entry = path.to_str().is_some_and(|path| !path.contains([' ', ':']));
-    // From a `noexec` folder the dynamic loader cannot load a library, and would print an error in each script.
+    // The dynamic loader cannot load a library from a `noexec` folder, and would write an error to the standard error
+    // of each script.
     let is_loadable = order.plan.tier == Tier::T3
         || statvfs(&order.scratch).is_ok_and(|it| !it.flags().contains(FsFlags::ST_NOEXEC));
     (is_one_entry && is_loadable).then_some(path)

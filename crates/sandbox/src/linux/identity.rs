@@ -26,13 +26,12 @@ pub(crate) enum RunUser {
 impl RunUser {
     /// Returns the user for the runs of a server that runs as this process's user.
     ///
-    /// A run keeps the user root if the user namespace maps no other user, because outside of the namespace such a root
-    /// is an ordinary user.
+    /// If the server's user namespace does not map `nobody`, the runs keep the server's user even if this user is root.
+    /// Outside of the namespace, such a root user is an ordinary user.
     pub(crate) fn of_server() -> Self {
         let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
             Ok(uid_map) => maps_nobody(&uid_map),
-            // Assume that root must be given up, because the map cannot be read. If that is not possible, the launch
-            // fails.
+            // The map cannot be read, so assume that it maps `nobody`. If the map does not, the launch fails.
             Err(_) => true,
         };
         if geteuid().is_root() && maps_nobody() { Self::Nobody } else { Self::Server }

@@ -42,13 +42,13 @@ const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 /// The maximum growth of a run's memory on one processor, in bytes per second. The next sample is taken before the run
-/// could use up its remaining memory at this rate. Buffers of sockets grow by up to 3 GiB per second, because filling
-/// them takes no page faults.
+/// could use up its remaining memory at this rate. Buffers of sockets grow by up to 3 GiB per second, because filling a
+/// buffer causes no page faults.
 const GROWTH_RATE: u64 = 4 << 30;
 
-/// The maximum sum of resident pages, as a multiple of the memory limit. The sum may exceed the limit, because
-/// processes may share pages. Above this multiple the run counts as too large without an exact count, which would take
-/// a tenth of a second for each 3 GiB.
+/// The maximum sum of the resident pages of all processes, as a multiple of the memory limit. The sum may exceed the
+/// limit, because processes may share pages. If the sum exceeds this multiple, the run is treated as too large, without
+/// an exact count. An exact count would take a tenth of a second for each 3 GiB.
 const SHARED_MAX: u64 = 8;
 
 /// During an exact count, a run may grow by at most its memory limit divided by this number.
@@ -89,21 +89,21 @@ const PIPES_INTERVAL: Duration = Duration::from_millis(100);
 /// count.
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// All samples of a run take at most the time of one processor divided by this number. This does not apply while the
+/// The samples of a run may take the time of one processor, divided by this number. This bound does not apply while the
 /// run's memory grows.
 const LOOK_COST: u32 = 5;
 
 /// The maximum delay of the next sample if this sample had to wait for a processor. Without a delay, the samples of
-/// many runs would take the processors from the runs, which grow more slowly on a busy machine. A run may cause the
-/// waits itself, so the delay is limited.
+/// many runs would take processor time from the runs. A delay is acceptable, because a run's memory grows more slowly
+/// on a busy machine. The delay is limited, because the run itself may be the reason why the samples have to wait.
 const BUSY_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
 /// A run counts as growing if its memory has grown by more than its memory limit divided by this number since the last
 /// sample.
 const GROWTH_SEEN: u64 = 32;
 
-/// The maximum number of consecutive incomplete samples. In an incomplete sample a process ended or could not be read,
-/// so other processes may be missing.
+/// The maximum number of consecutive incomplete samples. A sample is incomplete if a process ended during the sample or
+/// could not be read. Then other processes may be missing from the sample.
 const INCOMPLETE_MAX: u32 = 40;
 
 /// The minimum interval between two searches of the whole machine for processes of a run. A search is needed if threads
@@ -121,7 +121,8 @@ const COUNTED_MAX: usize = 512;
 pub enum Look {
     /// The run is within its limits. The next sample must be taken within the time `next`.
     Within { next: Duration },
-    /// The run exceeds a limit, or its processes or memory cannot be counted.
+    /// The run exceeds its limit for pipes. Meanwhile the kernel may have created pipes for other runs that are too
+    /// small.
     Exceeded,
     /// The run exceeds its limit for pipes. Pipes that other runs created meanwhile may be too small.
     TooManyPipes,
@@ -148,8 +149,8 @@ pub struct MemoryWatch {
     counting: Option<Counting>,
     mappings: Option<MappingsCount>,
     neighbours: Neighbours,
-    /// The maximum number of the run's threads. It is set only if the kernel counts these threads together with threads
-    /// of other runs.
+    /// The maximum number of the run's threads. `None` if the kernel limits the threads of this run separately from
+    /// other runs (`RLIMIT_NPROC`).
     threads_max: Option<u64>,
     /// The limit for the pipe pages of the run's user. `None` if there is no limit.
     pipe_pages: Option<u64>,
@@ -289,15 +290,15 @@ impl MemoryWatch {
         Self { threads_max, ..self }
     }
 
-    /// Begins the account of the run's processor time at `began`, the time at which the process that became `python`
-    /// started. Without this call, the account begins with the first sample, which may be late on a busy machine.
+    /// Begins the account of the run's processor time at `began`, the start time of the process that became `python`.
+    /// Without this call, the account begins with the first sample, which may be late on a busy machine.
     pub(crate) fn since(mut self, began: Instant, python: Pid) -> Self {
         self.share.begin(began, python);
         self
     }
 
-    /// Counts the time that this process has waited for a processor as a wait of the run. Call this if this process has
-    /// done nothing but start the run.
+    /// Counts the time that this process has waited for a processor as waiting time of the run. Call this only if this
+    /// process has done nothing but start the run.
     pub(crate) fn with_own_waits(mut self) -> Self {
         self.share.charge(self.times_of("self").unwrap_or_default().waited);
         self
@@ -315,7 +316,8 @@ impl MemoryWatch {
         self.share.observe(&self.table, &processes, self.neighbours.now);
     }
 
-    /// Returns whether the weight of the run's session is as low as the number of runs requires, or cannot be set.
+    /// Returns true if the weight of the run's session is low enough for the current number of runs, or if the weight
+    /// cannot be set.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.share.is_settled(self.neighbours.now)
@@ -361,7 +363,8 @@ impl MemoryWatch {
     /// exact count also takes the time that the kernel needs to walk through the pages of one process.
     fn sample_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
-        // If `python` has ended, the run is over. The server may notice that late.
+        // If `python` has ended, the run is over, and an incomplete sample does not matter. The server may notice the
+        // end late.
         let is_seen = sum.is_complete || has_ended(python);
         self.incomplete = if is_seen { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
@@ -371,7 +374,8 @@ impl MemoryWatch {
         let used = bytes.saturating_add(sum.kernel_bytes);
         let growth = used.saturating_sub(self.used_bytes);
         (self.used_bytes, self.is_growing) = (used, growth > self.limit_bytes / GROWTH_SEEN);
-        // Check the memory first, because the other checks take long if the run has much memory.
+        // Check the mappings and the kernel's memory first, because the later checks take long if the run has many
+        // descriptors.
         if sum.mappings_max > MAPPINGS_MAX || sum.kernel_bytes > self.limit_bytes {
             return Look::Exceeded;
         }
@@ -500,14 +504,14 @@ impl MemoryWatch {
         })
     }
 
-    /// Returns an empty usage if all threads of the process are ending, because they have released its memory.
-    /// Otherwise returns `None`.
+    /// If all threads of the process are ending, the process's memory is already released, so this function returns an
+    /// empty usage. Otherwise returns `None`.
     fn usage_at_end(&self, pid: Pid) -> Option<Usage> {
         self.table.has_only_ending_threads(pid).then(Usage::default)
     }
 
-    /// Returns whether the run exceeds its share of its user's pipes. If the user's limit is exceeded, the kernel gives
-    /// the user's other processes pipes that are too small for their writes.
+    /// Returns whether the run has more than its share of its user's pipes. If the user's limit is exceeded, new pipes
+    /// of the user's other processes are smaller, and may be too small for these processes.
     fn has_too_many_pipes(&mut self, sum: Sum) -> bool {
         let Some(pages) = self.pipe_pages else { return false };
         let share = pages / PIPE_PAGES / PIPES_SHARE / self.neighbours.most.max(1);
@@ -547,9 +551,9 @@ impl MemoryWatch {
         let last_seen = counting.known.get(&pid).copied().unwrap_or(0);
         let bytes = match self.proportional_bytes(pid) {
             Some(bytes) => bytes,
-            // The process has ended, so the pages that it shared now belong to other processes. If these processes were
-            // counted before, their counts are too low. So count again. If that happens too often, charge all pages of
-            // the ended process.
+            // The process has ended, so the pages that it shared now belong to other processes. The counts of processes
+            // that were counted earlier are too low now, so begin the count again. After too many restarts, charge all
+            // pages of the ended process instead.
             None if last_seen > 0 && counting.restarts < RESTARTS_MAX => {
                 let Counting { allocated_before, restarts, .. } = counting;
                 self.counting = Some(Counting::new(&self.seen, allocated_before, restarts + 1));
@@ -616,8 +620,8 @@ impl MemoryWatch {
         }
     }
 
-    /// Starts a count for the process with the oldest count of mappings. Returns `None` if this count is too recent, or
-    /// if the list cannot be opened.
+    /// Starts a count for the process with the oldest count of mappings. Returns `None` if even this count is recent,
+    /// or if the list cannot be opened.
     fn next_mappings_count(&mut self) -> Option<MappingsCount> {
         let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
@@ -658,7 +662,8 @@ impl MemoryWatch {
     }
 }
 
-/// Returns the minimum time between two samples. The first sample `ran` for a time, and `waited` for a processor.
+/// Returns the minimum time until the next sample. `ran` is the processor time that this sample used. `waited` is the
+/// time that this sample waited for a processor.
 fn pause_after(ran: Duration, waited: Duration) -> Duration {
     let of_busy = ((ran + waited) * (LOOK_COST - 1)).min(BUSY_INTERVAL_MAX);
     of_busy.max(ran * (LOOK_COST - 1))

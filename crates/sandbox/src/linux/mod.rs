@@ -33,7 +33,8 @@ pub const IS_SUPPORTED: bool = true;
 /// False, because only macOS has Seatbelt.
 pub const HAS_SEATBELT: bool = false;
 
-/// The devices that a run may use. The flag is true if the run may also write. The devices have no state.
+/// The devices that a run may use. The flag is true if the run may also write. These devices store no data, so a run
+/// cannot pass data to another run through them.
 pub(super) const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
 

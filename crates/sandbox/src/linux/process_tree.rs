@@ -21,8 +21,8 @@ pub(crate) struct ProcessTable {
 /// The state of a process from `/proc/{pid}/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// True if the process's first thread is ending or has ended. It runs no code any more, and may have released the
-    /// process's memory. On a busy machine, the thread may exist for another second.
+    /// True if the process's first thread is ending or has ended. Such a thread runs no code any more, and may have
+    /// released the process's memory. On a busy machine, the thread may exist for another second.
     pub(crate) is_ending: bool,
     pub parent: Pid,
     /// The number of page faults of all threads of the process since it was forked.
@@ -48,8 +48,8 @@ impl ProcessTable {
     }
 
     /// Returns `roots` and all their descendants, and whether the list is complete. The list may be incomplete if a
-    /// process or thread ended during the listing. Does not list the threads of `single_threaded` processes, which
-    /// would take as long as the rest.
+    /// process or thread ended during the listing. For the processes in `single_threaded`, the function does not list
+    /// the threads, because this would double its duration.
     pub(crate) fn descendants(
         &self,
         roots: &[Pid],
@@ -128,7 +128,7 @@ impl ProcessTable {
         let Ok(before) = self.tasks(pid) else { return false };
         let are_ending =
             before.iter().all(|task| self.stat_in(task).is_some_and(|stat| stat.is_ending));
-        // Check the length of the list, because the kernel ends the list early if one of its threads ends meanwhile
+        // Check the length of the list, because the kernel ends the list early if a thread ends during the listing
         // (`next_tid` in `fs/proc/base.c`). Also list the threads again, because a thread may have started another
         // thread before it ended.
         let is_whole =

@@ -9,16 +9,17 @@
 //! `/proc/{pid}/autogroup`. A run is one session, because scripts cannot create sessions. The weights stay at the
 //! maximum while enough processors exist.
 //!
-//! **The waits.** A run may reach its time limit because other processes kept it from the processors. To detect this,
-//! the watch samples two times of each thread: how long the thread ran, and how long it waited while it could have run
-//! (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. These waits must not be charged to other
-//! processes. So a run is entitled to the time that its busiest thread wanted. Only the part of this time that all
-//! threads of the run together did not get is charged to other processes. The work of a process that ended between two
-//! samples is unknown. Then the run counts as if it had a processor, so that no script can starve itself with
-//! short-lived processes. The samples come at irregular times, so that a script cannot avoid them. A weight that was
-//! lowered because of the run's own threads may stay low after these threads ended, because an ordinary user may not
-//! raise a weight. The waits of such a run do not count, because the run has caused them itself. They do count if the
-//! number of runs alone was enough to lower the weight as far.
+//! **The waiting time.** A run may reach its time limit because other processes kept it from the processors. To detect
+//! this, the watch samples two times of each thread: how long the thread ran, and how long it waited while it could
+//! have run (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. This waiting time must not be
+//! charged to other processes. So a run is entitled to the time that its busiest thread wanted. Only the part of this
+//! time that all threads of the run together did not get is charged to other processes. The work of a process that
+//! ended between two samples is unknown. In this case, the account assumes that the run had a processor, so that no
+//! script can starve itself with short-lived processes. The samples come at irregular times, so that a script cannot
+//! avoid them. A weight that was lowered because of the run's own threads may stay low after these threads ended,
+//! because an ordinary user is not allowed to raise a weight. The waiting time of such a run is not charged to other
+//! processes, because the run itself has caused the low weight. The waiting time is charged to other processes if the
+//! number of runs alone would have lowered the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,8 +37,8 @@ use super::identity::OwnProcess;
 use super::process_tree::{ProcessTable, stat};
 use crate::Neighbours;
 
-/// The minimum interval between two samples of the processor time of a run. The maximum is twice as long, because the
-/// intervals are random.
+/// The minimum interval between two samples of the processor time of a run. Each interval is random, up to twice this
+/// minimum, so that a script cannot avoid the samples.
 const INTERVAL: Duration = Duration::from_millis(60);
 
 /// Up to this number of a run's threads count as one thread, so that a few concurrent threads do not lower the run's
@@ -62,8 +63,8 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Adds an interval and the run's use of the processors in it. If `usage` is `None`, the use is unknown, and the
-    /// run counts as if it had a processor for the whole interval.
+    /// Adds an interval to the account. `usage` is the run's use of the processors during the interval. If `usage` is
+    /// `None`, the use is unknown, and the account assumes that the run had a processor for the whole interval.
     fn add(&mut self, interval: Duration, usage: Option<Usage>) {
         self.observed += interval;
         match usage {
@@ -109,8 +110,8 @@ impl Times {
 struct Usage {
     ran: Duration,
     waited: Duration,
-    /// The maximum over all threads of one thread's running and waiting time. Part of these waits may be for other
-    /// threads of the run, but no more than these threads ran.
+    /// The time that the busiest thread ran or waited: the maximum of this sum over all threads. The thread may have
+    /// waited for other threads of the run, but at most for the time that those threads ran.
     wanted: Duration,
 }
 
@@ -125,7 +126,7 @@ pub(super) struct ProcessorShare {
     time: ProcessorTime,
     /// The nice value of the run's threads.
     nice: i32,
-    /// The highest nice value up to now that the number of runs alone required, without the run's own threads.
+    /// The highest nice value that the number of runs has required up to now, without the run's own threads.
     imposed_nice: i32,
     /// False after the kernel did not let this process lower a nice value, which requires `CAP_SYS_NICE`
     /// (`setpriority(2)`).
@@ -153,19 +154,19 @@ impl ProcessorShare {
         self.time
     }
 
-    /// Begins the account at the time `began`, at which the process that became `python` started.
+    /// Begins the account at `began`, the start time of the process that became `python`.
     pub(super) fn begin(&mut self, began: Instant, python: Pid) {
         self.looked = Some((began, BTreeMap::from([(python, Times::default())])));
     }
 
-    /// Charges a wait to other processes.
+    /// Counts `waited` as time during which other processes kept the run from the processors.
     pub(super) fn charge(&mut self, waited: Duration) {
         self.time.observed += waited;
         self.time.kept_waiting += waited;
     }
 
     /// Takes a sample if a sample is due. `processes` contains the run's processes, each with its number of threads.
-    /// Lowers or raises the weight of the processes if the number of `runs` or of competing threads requires it.
+    /// Adapts the weight of the processes to the number of `runs` and of competing threads.
     pub(super) fn sample(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
         let now = Instant::now();
         if self.due.is_some_and(|due| now < due) {
@@ -197,12 +198,14 @@ impl ProcessorShare {
             let interval = now - looked;
             let usage = difference(&before, &threads);
             let has_begun = before.values().any(|times| *times != Times::default());
-            // Before the first sample, ignore a changed set of threads, because it cannot hide any work of a script.
+            // If the set of threads has changed, the use of the processors is unknown (`usage` is `None`). Skip such an
+            // interval before the first sample, because a script cannot hide work in it.
             if usage.is_some() || has_begun {
                 self.count(interval, usage, runs);
             }
             if let Some(Usage { ran, waited, .. }) = usage {
-                // The average number of threads that ran or waited. The other threads slept, so they do not compete.
+                // Compute the average number of threads that ran or waited. The other threads slept, so they do not
+                // compete.
                 let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
                 competing = u64::try_from(ready).unwrap_or(u64::MAX);
             }
@@ -211,8 +214,9 @@ impl ProcessorShare {
         competing
     }
 
-    /// Adds an interval with this number of `runs` to the account. Waits do not count while the weight is lower than
-    /// the number of runs alone ever required, because then the run's own threads have lowered it.
+    /// Adds an interval with this number of `runs` to the account. Ignores the time that the run waited for a processor
+    /// if the weight is lower than any number of runs has required up to now. In this case, the run's own threads have
+    /// lowered the weight.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -223,16 +227,17 @@ impl ProcessorShare {
         self.time.add(interval, usage);
     }
 
-    /// Returns whether the weight of the run's session is as low as this number of runs requires, or cannot be set.
+    /// Returns true if the weight of the run's session is low enough for this number of runs, or if the weight cannot
+    /// be set.
     pub(super) fn is_settled(&self, runs: u64) -> bool {
         let is_low = |nice: i32| nice >= nice_of(runs, self.processors);
         self.session_nice.is_none_or(is_low)
     }
 
     /// Sets the weight of the run according to the numbers of `competing` threads and `runs`. Raises the weight only if
-    /// this process may raise it, and only if the weight would be higher even with twice as many threads. So the weight
-    /// does not change with every sample. Ignores a weight that cannot be set, for example because the run has another
-    /// user.
+    /// this process may raise it, and only if even twice as many threads would allow a higher weight. Without the
+    /// second condition, the weight could change with every sample. Ignores a weight that cannot be set, for example
+    /// because the run has another user.
     fn weigh<'a>(
         &mut self,
         table: &ProcessTable,
@@ -246,7 +251,8 @@ impl ProcessorShare {
         let session_nice_of_twice = nice_of(runs.saturating_mul(2), self.processors);
         let has_changed = |nice: i32| nice < session_nice || nice > session_nice_of_twice;
         let file = format!("{first}/autogroup");
-        // Read the current value, because the launcher may have set it. The kernel limits how often it can be written.
+        // Read the current value before writing a new value: the launcher may have set the value already, and the
+        // kernel limits the number of writes.
         if self.session_nice.is_some_and(has_changed)
             && let Some(now) = table.read(&file).ok().and_then(|text| nice_of_session(&text))
         {
@@ -277,9 +283,9 @@ impl ProcessorShare {
     }
 }
 
-/// Lowers the weight of this process and of its session according to the number of runs. Call this before the process
-/// becomes a run, because the start of Python takes as much processor time as many scripts. If this call fails, the
-/// watch lowers the weight later.
+/// Lowers the weight of this process and of its session according to the number of runs. Call this before Python
+/// starts, because starting Python takes as much processor time as running many scripts. If this call fails, the watch
+/// lowers the weight later.
 pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     let nice = nice_of(runs, processors());
     if nice > 0 {
@@ -297,7 +303,7 @@ fn nice_of_session(text: &str) -> Option<i32> {
 /// among the idle processors when the process started.
 pub(crate) fn stay() {
     if let Ok(processor) = sched_getcpu() {
-        // Ignore a failure, because only the order of threads depends on the pinning.
+        // Ignore a failure: without the pinning, only the order of the threads may differ between runs.
         let _ = keep_on(processor, Pid::from_raw(0));
     }
 }
@@ -305,7 +311,8 @@ pub(crate) fn stay() {
 /// The number of runs that are pinned to each processor.
 static KEPT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
-/// The processor to which a run is pinned. Until the drop, other runs are pinned to other processors, if enough exist.
+/// The processor to which a run is pinned. While this value exists, other runs are pinned to other processors if enough
+/// processors exist.
 #[must_use]
 #[derive(Debug)]
 pub struct OnlyProcessor(usize);
@@ -319,9 +326,10 @@ impl Drop for OnlyProcessor {
     }
 }
 
-/// Pins `process` to the processor to which the fewest other runs are pinned. Prefers the processor on which the
-/// process ran last, because its memory is in the cache there. The process must be pinned to that processor already,
-/// and stays there if this process may not move it. Returns `None` if the processors cannot be read.
+/// Pins `process` to the processor to which the fewest other runs are pinned. Prefers the processor on which `process`
+/// ran last, because the cache there contains the memory of `process`. `process` must already be pinned to its last
+/// processor. If this process is not allowed to move `process`, `process` stays on its last processor. Returns `None`
+/// if the processors cannot be read.
 pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
     let own = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
@@ -330,7 +338,8 @@ pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
     let chosen = usable.min_by_key(|number| {
         (kept.get(number).copied().unwrap_or_default(), Some(*number) != last)
     })?;
-    // A server that is root needs `CAP_SYS_NICE` to move processes of another user.
+    // If the server is root without `CAP_SYS_NICE`, it cannot move processes of another user. Then the process stays on
+    // its last processor.
     let processor = if keep_on(chosen, process) { chosen } else { last? };
     *kept.entry(processor).or_default() += 1;
     Some(OnlyProcessor(processor))
@@ -387,8 +396,8 @@ fn weighed(runs: u64, competing: u64) -> u64 {
     runs.saturating_mul(competing.div_ceil(THREADS_LIKE_ONE).max(1))
 }
 
-/// Returns the nice value at which this number of threads together weighs as much as one thread per processor. This is
-/// the maximum weight of all runs together.
+/// Returns the nice value at which this number of threads together weighs as much as one thread per processor. All runs
+/// together may have at most this weight.
 fn nice_of(threads: u64, processors: u64) -> i32 {
     let mut room = processors.saturating_mul(64);
     let wanted = threads.saturating_mul(64);
@@ -443,7 +452,8 @@ mod tests {
     const TENTH: Duration = Duration::from_millis(100);
 
     /// Returns the account of a run after ten intervals of a tenth of a second. In each interval, each of its `threads`
-    /// ran and waited for the two numbers of microseconds in `times`. If `times` is `None`, the times are unknown.
+    /// runs for the first number of microseconds in `times`, and waits for the second number. If `times` is `None`, the
+    /// times are unknown.
     fn account(threads: i32, times: Option<(u64, u64)>) -> ProcessorTime {
         let mut time = ProcessorTime::default();
         let looked = |times: Times| (0..threads).map(|it| (Pid::from_raw(it), times)).collect();
@@ -547,7 +557,7 @@ mod tests {
     fn a_run_that_its_own_threads_have_lowered_is_not_starved() {
         let waiting = Usage { ran: TENTH / 5, waited: TENTH * 4 / 5, wanted: TENTH };
         for (threads, runs, expected) in [
-            // The run waits next to other processes, with its full weight.
+            // The run has its full weight, and other processes make it wait.
             (1, 1, true),
             // Four threads of the run do not lower its weight.
             (4, 1, true),

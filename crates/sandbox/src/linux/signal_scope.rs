@@ -22,8 +22,8 @@ impl SignalScope {
     /// other. This is irrevocable. The process needs `no_new_privs` or the rights of root.
     pub(crate) fn enter() -> Result<Self, LaunchError> {
         restrict()?;
-        // Verify the restriction with signal 0 to the parent. A later `kill(-1)` kills every process that this process
-        // may signal.
+        // Verify the restriction: signal 0 to the parent must fail. Without the restriction, a later `kill(-1)` would
+        // kill processes outside of the run.
         match kill(getppid(), None) {
             Err(Errno::EPERM) => Ok(Self(())),
             Ok(()) | Err(_) => Err(failed(&"a signal to the parent was not refused")),

@@ -24,7 +24,8 @@ pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 /// The line that the launcher sends when it has read its orders. All input after the orders is for Python.
 pub(crate) const READY: &[u8] = b"ready\n";
 
-/// The program that the launcher becomes, and its limits. The supervisor sends it as a line of JSON.
+/// The program that the launcher becomes, and the limits of this program. The supervisor sends a `Launch` as one line
+/// of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Launch {
     /// Apple's program that sets the memory limit.
@@ -40,8 +41,8 @@ pub(crate) struct Launch {
     pub cpu_seconds: u64,
 }
 
-/// Reads the launcher's orders from standard input and carries them out. Returns only if that failed, after sending the
-/// error to the supervisor.
+/// Reads the launcher's orders from standard input and carries them out. After a success this process is Python, so
+/// this function returns only after an error, which it sends to the supervisor.
 pub(crate) fn become_python() -> ExitCode {
     // Close the inherited descriptors before this process opens its own descriptors, which would be closed too.
     let closed = close_inherited().or_fail(LaunchError::PrepareProcess);
@@ -58,7 +59,8 @@ pub(crate) fn become_python() -> ExitCode {
 fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
     // Start a new session, so that the script's signals to its own process group reach no other process.
     setsid().or_fail(LaunchError::StartLauncher)?;
-    // Unblock the signals, because Python must receive them. The supervisor had blocked them to wait for them.
+    // Unblock the signals, because Python must receive them. The supervisor has blocked them, because a thread of the
+    // supervisor waits for them.
     SigSet::empty().thread_set_mask().or_fail(LaunchError::PrepareProcess)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let mut line = String::new();
@@ -70,8 +72,8 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
         return Err(LaunchError::DropIdentity(nix::errno::Errno::EPERM.into()));
     }
     std::env::set_current_dir(&launch.scratch).or_fail(LaunchError::EnterScratch)?;
-    // Give the descriptor for pictures its fixed number. It stays open until this process becomes Python, which
-    // inherits it.
+    // Give the descriptor for pictures its fixed number. Python inherits this descriptor, so keep it open until this
+    // process becomes Python.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     limit(&launch)?;
@@ -111,7 +113,8 @@ fn limit(launch: &Launch) -> Result<(), LaunchError> {
         // Forbid core dumps, because they would write the script's memory to a file.
         (Resource::Core, 0),
         // Forbid forks, as a second barrier after the Seatbelt profile. A fork fails if the user already has this
-        // number of processes. This process alone reaches the number. Threads do not count on macOS.
+        // number of processes. This process alone reaches the number, so every fork fails. Threads do not count on
+        // macOS.
         (Resource::Nproc, 1),
     ];
     for (resource, most) in rows {

@@ -1,4 +1,4 @@
-//! Copies artifacts from a run's file system to the machine's file system. It never follows a symlink.
+//! Copies artifacts from a run's file system to the machine's file system. This module never follows a symlink.
 //!
 //! Every process of the run is dead before the copy begins, so nothing changes during the copy. The sandbox allowed
 //! the run to create only regular files and folders.
@@ -37,8 +37,8 @@ impl CopyOut {
         Ok(Some(Self { target: open(path)?, source, bytes_max }))
     }
 
-    /// Copies the artifacts. Ignores errors, because they cannot change how the run ended. Skips a file that is
-    /// larger than the rest of `bytes_max`. The size of a sparse file includes its holes.
+    /// Copies the artifacts, at most `bytes_max` bytes. Skips a file that is larger than the remaining number of bytes.
+    /// The size of a sparse file includes its holes. Ignores errors, because they cannot change how the run ended.
     pub(super) fn copy(&self) {
         let mut bytes_left = self.bytes_max;
         let _ = open(&self.source)
@@ -74,7 +74,7 @@ fn copy_entry(
     bytes_left: &mut u64,
     depth_left: usize,
 ) -> io::Result<()> {
-    // Give the owner all rights first, because the tests may have removed their own rights to the entry.
+    // Give the owner all rights first, because the run may have removed its own rights to the entry.
     let _ = source.make_owners(name);
     let stat = source.stat(name)?;
     match stat.kind {

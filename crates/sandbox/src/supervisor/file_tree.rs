@@ -2,8 +2,8 @@
 //! decides which paths are readable.
 //!
 //! The tree is laid out next to the machine's tree, in a mount namespace of the run. When the tree is complete, the
-//! run's processes enter it (`pivot_root(2)`). Then a path outside of the plan does not exist for them, instead of
-//! being forbidden.
+//! run's processes enter it (`pivot_root(2)`). Then paths outside of the plan do not exist for these processes, instead
+//! of being forbidden.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -145,7 +145,8 @@ fn mount_readable(path: &Path) -> Result<(), LaunchError> {
         make_folder(at.parent().unwrap_or(&at))?;
         File::create(&at).map_err(|error| lay_out_failed(&at, error.into()))?;
     }
-    // Make the bind mount recursive, because a user namespace may not reveal files that another mount hides.
+    // Make the bind mount recursive. In a user namespace the kernel refuses any other bind mount, because it could
+    // reveal files that another mount hides.
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
 }
@@ -174,7 +175,7 @@ fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let failed =
         |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
     let present = statvfs(at).map_err(failed)?.flags();
-    // Preserve these flags of the machine's mount, because a user namespace may not clear them.
+    // Preserve these flags of the machine's mount, because a process in a user namespace is not allowed to clear them.
     let kept = [
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),

@@ -1,5 +1,5 @@
 //! Implements the supervisor's steps of a launch: creates namespaces and the file tree, and starts init and the
-//! launcher. It never applies the launcher's layers.
+//! launcher. This module never applies the launcher's layers.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -69,8 +69,8 @@ pub(super) fn launch(
     pictures: Option<OwnedFd>,
 ) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
-    // Create the group before this process leaves the machine's file tree. If the launch fails, the group is dropped
-    // after the launcher, so it is empty when it is removed.
+    // Create the group before this process leaves the machine's file tree. If the launch fails, the launcher is dropped
+    // before the group, so the group is empty when it is removed.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
@@ -97,9 +97,9 @@ pub(super) fn launch(
         return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces(user)?;
-    // Start init and the launcher now. They start while this process lays out the tree, which takes as long as their
-    // start. If a later step fails, the launcher is dropped before init, because process 1 cannot be reaped before
-    // all other processes of its namespace.
+    // Start init and the launcher now, so that they start while this process lays out the tree. Each of the two takes
+    // about the same time. If a later step fails, the launcher is dropped before init, because process 1 cannot be
+    // reaped before all other processes of its namespace.
     let mut init = own_program(INIT_ARGUMENT);
     // Init must not inherit the output streams, so that they close when Python ends.
     init.stdout(Stdio::null()).stderr(Stdio::null());
@@ -136,7 +136,7 @@ fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS;
     // Root may create all of these namespaces. The launcher later gives up root's rights. An ordinary user may create
-    // them only in a new user namespace, in which it is the only user.
+    // them only in a new user namespace, which maps only this user.
     if user == RunUser::Server {
         namespaces |= CloneFlags::CLONE_NEWUSER;
     }
@@ -204,7 +204,7 @@ impl Starting {
             .or_fail(LaunchError::JoinControlGroup)
     }
 
-    /// Sends the launcher its order. Returns when it has become Python.
+    /// Sends the launcher its order. Returns after the launcher has become Python.
     fn become_python(
         mut self,
         message: &[u8],
@@ -216,8 +216,8 @@ impl Starting {
         drop(pictures);
         let mut answer = Vec::new();
         let read = (&self.socket).take(ERROR_BYTES_MAX).read_to_end(&mut answer);
-        // The launcher's socket closes when the launcher executes Python. First the launcher sends one `READY`, which
-        // may already have been read. It sends more only if something failed.
+        // The launcher's socket closes when the launcher executes Python. Before that, the launcher sends one `READY`,
+        // which may already have been read. Any further bytes are an error.
         let error = answer.strip_prefix(&READY).unwrap_or(&answer);
         match read {
             Ok(_) if error.is_empty() => Ok(self.process.release()),

@@ -31,12 +31,13 @@ use crate::{
     process_tree,
 };
 
-/// The first real-time signal (`signal(7)`). It stands for every real-time signal, because nix cannot represent them.
+/// The first real-time signal (`signal(7)`). This number stands for every real-time signal, because nix cannot
+/// represent real-time signals.
 const REAL_TIME_SIGNAL: i32 = 34;
 
-/// The first wait for killed processes before they are killed again. Each further wait is twice as long.
+/// The first pause before the remaining processes are killed again. Each further pause is twice as long.
 const KILL_ROUND: Duration = Duration::from_millis(5);
-/// The maximum wait for killed processes before they are killed again.
+/// The maximum pause before the remaining processes are killed again.
 const KILL_ROUND_MAX: Duration = Duration::from_millis(200);
 
 /// Closes descriptors that were inherited from the server's parent. Call this before this process opens a descriptor,
@@ -69,13 +70,13 @@ pub(crate) fn start(
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
-    // Give this process the initial scheduler weight of a run, because many launches at once would take the
-    // processors from the server. Skip this for an ordinary user. Such a user may set the weights of only ten
-    // sessions per second, and the runs need these changes more.
+    // Give this process the initial scheduler weight of a run, because many launches at once would take the processors
+    // from the server. Skip this for an ordinary user, which may set the weights of only ten sessions per second. The
+    // runs themselves need these changes.
     if Uid::effective().is_root() {
         processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
     }
-    // Create the watch before the launch, because it opens `/proc`, which may not exist after the launch.
+    // Create the watch before the launch, because the watch opens `/proc`, which may not exist after the launch.
     let memory = match order.plan.tier {
         Tier::Off => None,
         // Seatbelt exists only on macOS.

@@ -1,5 +1,5 @@
-//! Implements the supervisor of a run: a process that starts Python, watches it, and removes the run's leftovers. It
-//! never decides anything about the script.
+//! Implements the supervisor of a run: a process that starts Python, watches it, and removes the run's leftovers. This
+//! module never decides anything about the script.
 //!
 //! The supervisor is our own binary, started again. It starts before any async runtime exists, so it is small and has
 //! one thread at its start. It ends a run when Python ends, when the run exceeds its memory limit, when the server

@@ -50,8 +50,8 @@ pub(super) fn start(
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
-    // Give the descriptor for pictures its fixed number. It stays open while Python is started, so that Python inherits
-    // it.
+    // Give the descriptor for pictures its fixed number. Python inherits this descriptor, so keep it open while Python
+    // is started.
     let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
@@ -73,7 +73,7 @@ fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
         .or_fail(LaunchError::Execute)
 }
 
-/// Creates an unnamed file with `content`, positioned at its start.
+/// Creates an unnamed file with `content`. The first read from the returned file starts at the beginning.
 fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
     let path = folder.join("input");
     let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;

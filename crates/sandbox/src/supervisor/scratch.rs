@@ -22,7 +22,8 @@ const PREFIX: &str = "qwed-mcp-";
 /// The suffix of the name of a folder that is not locked yet.
 const UNLOCKED: &str = ".new";
 
-/// A folder that was never locked counts as abandoned after this time, because its creator was probably killed first.
+/// The time after which a folder that is not locked yet counts as abandoned. Its creator was probably killed before it
+/// could lock the folder.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A locked scratch folder.
@@ -53,8 +54,8 @@ pub fn create_locked(folder: &Path) -> io::Result<File> {
     let locked = || -> io::Result<File> {
         let lock = File::open(&new)?;
         match lock.try_lock() {
-            // Accept a folder that cannot be locked (NFS). A sweep cannot lock the folder either, so it does not
-            // remove it.
+            // Accept a folder that cannot be locked (NFS). A sweep cannot lock such a folder either, so the sweep does
+            // not remove the folder.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
         }
@@ -95,9 +96,9 @@ fn sweep_one(place: &Folder, path: &Path) {
         return;
     }
     let opened = place.folder(name).or_else(|_| {
-        // A script may have removed its own right to read the folder. Then `folder_to_read` changes the folder's
-        // mode. Do this with the rights of the folder's owner instead of root's rights, because the owner could
-        // replace the folder meanwhile.
+        // A script may have removed its own right to read the folder. Then `folder_to_read` changes the folder's mode.
+        // Take the rights of the folder's owner before this change, because the owner could replace the folder
+        // meanwhile. With root's rights, the change could then affect another file.
         let _rights = OwnersRights::take(&about)?;
         place.folder_to_read(name)
     });
@@ -114,8 +115,8 @@ fn sweep_one(place: &Folder, path: &Path) {
 /// Removes the folder at `path`, which is open and locked as `lock`, with its content. Returns whether nothing is left.
 ///
 /// The removal uses the rights of the folder's owner, even if this process is root. Otherwise another run of the same
-/// owner could move another user's folder into this folder, and root would remove it. The change of rights applies to
-/// the whole process, so the process must do nothing else at the same time.
+/// owner could move another user's folder into this folder, and root would remove the other user's folder. The change
+/// of rights applies to the whole process, so the process must do nothing else at the same time.
 fn remove(path: &Path, lock: File) -> bool {
     let Ok(rights) = lock.metadata().and_then(|about| OwnersRights::take(&about)) else {
         return !path.exists();
@@ -140,7 +141,8 @@ impl OwnersRights {
     fn take(about: &Metadata) -> io::Result<Self> {
         let is_root = geteuid().is_root() && about.uid() != 0;
         if is_root {
-            // Change the group first, because this process may not change it after the change of the user.
+            // Change the group first, because this process is not allowed to change the group after the change of the
+            // user.
             setegid(Gid::from_raw(about.gid()))?;
             seteuid(Uid::from_raw(about.uid()))?;
         }

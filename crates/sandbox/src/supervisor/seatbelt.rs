@@ -185,8 +185,8 @@ fn instructions(
     line
 }
 
-/// Reads a line, which must be `word`. Any other line must be the error that stopped the sender, and is returned. If
-/// it is not an error, returns `ended`.
+/// Reads a line and returns `Ok` if the line is `word`. If the line is an error that stopped the sender, returns this
+/// error. For any other line, returns `ended`.
 fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<(), LaunchError> {
     let mut line = Vec::new();
     while line.len() < ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
@@ -217,7 +217,7 @@ fn send(socket: UnixStream, input: Vec<u8>) {
 }
 
 impl Run {
-    /// Waits until Python ends, exceeds a limit, or the server asks for the end. Then kills Python.
+    /// Waits until Python ends, the scratch folder exceeds a limit, or the server asks for the end. Then kills Python.
     pub(super) fn watch(mut self, control: &UnixStream) -> Report {
         let waited = match self.events(control) {
             Ok(events) => self.wait(&events),
@@ -238,7 +238,8 @@ impl Run {
             }
             Wait::Unwatched => Report::KILLED,
             Wait::PythonEnded | Wait::AskedToEnd => match status.map(code) {
-                // This supervisor sent SIGKILL, so the signal does not show why the script ended.
+                // This supervisor itself sent SIGKILL, so the signal does not mean that the script exceeded its memory
+                // limit.
                 Some(KILLED) if was_there => Report::KILLED,
                 Some(KILLED) if self.was_killed_for_memory() => Report::OutOfMemory,
                 Some(code) => Report::Exited(code),
@@ -324,7 +325,7 @@ fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     false
 }
 
-/// Waits until a child has ended, without reaping it. Until it is reaped, no other process gets its PID.
+/// Waits until a child has ended, without reaping it. Until the child is reaped, no other process gets the child's PID.
 fn await_end(python: rustix::process::Pid, events: &SyncSender<Event>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(python), options) {}
@@ -334,7 +335,7 @@ fn await_end(python: rustix::process::Pid, events: &SyncSender<Event>) {
 /// The exit code of a process that was killed by SIGKILL.
 const KILLED: i32 = -9;
 
-/// Returns the exit code of a process. A negative number is the signal that killed it.
+/// Returns the exit code of a process. A negative number is the signal that killed the process.
 fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(KILLED)
 }

@@ -37,7 +37,7 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     ORDER BY time, instance, seq LIMIT $2";
 
 /// Returns SQL that appends a row and rolls it back. The row is in a separate chain, so it blocks no replica. The
-/// texts contain no quotation marks, so they need no escaping.
+/// values in the SQL contain no quotation marks, so they need no escaping.
 fn rehearsal() -> String {
     let row = AuditRow {
         instance: Some(format!("rehearsal {}", Uuid::new_v4())),
@@ -87,7 +87,7 @@ const UNFINISHED: &str = "SELECT DISTINCT run_id FROM qwed_mcp.audit AS began \
             WHERE run_id = began.run_id AND instance = began.instance AND seq > began.seq) \
     ORDER BY run_id";
 
-/// The triggers that the tables of the log and of tokens have.
+/// The triggers of the tables for the audit log and for tokens.
 const TRIGGERS: [&str; 6] = [
     "audit_follows_its_head",
     "audit_heads_are_not_emptied",

@@ -46,7 +46,7 @@ fn failed(file: &Path, source: io::Error) -> StoreError {
 }
 
 /// Writes a name to a temporary file, and renames the temporary file to `file`. If another process has created `file`
-/// meanwhile, keeps the name in it.
+/// meanwhile, does not change `file`.
 fn create(folder: &Path, file: &Path) -> io::Result<()> {
     let mut draft = tempfile::Builder::new().prefix(".instance-").tempfile_in(folder)?;
     writeln!(draft, "{}", Uuid::new_v4())?;

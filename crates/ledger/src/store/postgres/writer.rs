@@ -1,8 +1,8 @@
 //! The single writer of a replica. It writes the jobs of all calls of this process, in their order.
 //!
 //! All waiting jobs are written as one group with one commit, because a commit waits for the database's disk. A group
-//! is written completely or not at all. Advisory locks serialize changes of tokens, and counts of a user's runs,
-//! across replicas. The locks end with the transaction.
+//! is written completely or not at all. Advisory locks prevent two replicas from changing tokens, or counting the same
+//! user's runs, at the same time. The locks end with the transaction.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::tokens::{NewToken, Replaced, Replacement, Revoked, TokenId, TokenReco
 
 /// The maximum number of jobs in one transaction. It equals the maximum number of calls in flight.
 const GROUP_MAX: usize = 256;
-/// The time limit for writing a group. It is reached if the network drops packets; the timeouts of statements are
-/// shorter.
+/// The time limit for writing a group. The timeouts of statements are shorter, so a group normally reaches this limit
+/// only if the network drops packets.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The advisory lock for changes of tokens. Transactions take this lock first, then [`LOCK_USER`], then [`LOCK_CHAIN`].
@@ -155,7 +155,8 @@ pub(super) struct OwnChain {
     pub(super) clock: Arc<Clock>,
 }
 
-/// Writes jobs in groups until the channel closes. After `hurry`, a group has two seconds.
+/// Writes jobs in groups until the channel closes. After `hurry` is cancelled, each group must be written within two
+/// seconds.
 pub(super) async fn write_all(
     database: Database,
     own: OwnChain,

@@ -47,7 +47,7 @@ impl AuditLog for SqliteStore {
             transaction.execute_batch("SAVEPOINT rehearsal")?;
             append(transaction, &[AuditEntry::rehearsal()])?;
             transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
-            // Set the version to its current value. This changes nothing, but SQLite must write the page to the disk.
+            // Set the version to its current value. The version stays the same, but SQLite must write to the disk.
             let version = crate::store::error::SCHEMA_VERSION;
             transaction.pragma_update(None, "user_version", version)
         })
@@ -213,7 +213,7 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
             Ok(text) => text.to_owned(),
             Err(_) => no_text(bytes),
         }),
-        // A blob is a change even if its bytes are the same, because comparisons in SQL no longer match it.
+        // Treat a blob as a change even if it has the bytes of the original text. In SQL, a blob never equals a text.
         ValueRef::Blob(bytes) => Some(no_text(bytes)),
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),

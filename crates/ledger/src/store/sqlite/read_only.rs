@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn only_what_cannot_be_written_to_is_read_as_it_is() {
         let (_parent, folder) = folder();
-        // A folder with the name of the log prevents writes even for root, which may write to any file.
+        // A folder with the name of the write-ahead log prevents writes, even if this test runs as root.
         let log = folder.join(LOG);
         fs::create_dir_all(log.join("not empty")).unwrap();
         let error = SqliteStore::open_existing(&folder).unwrap_err();

@@ -95,7 +95,7 @@ impl Writer {
         Self { file, thread: Mutex::new(None) }
     }
 
-    /// Appends `work` to the queue. Its changes are written completely or not at all.
+    /// Appends `work` to the queue. The changes that `work` makes are written completely or not at all.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -137,7 +137,7 @@ fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
         group.extend(waiting.try_iter().take(GROUP_MAX - 1));
         let written = write_group(file, &mut connection, &mut log, &mut group);
         if written.is_err() {
-            // After an error the state of the connection is unknown, so the next group opens a new one.
+            // After an error the state of the connection is unknown, so the next group opens a new connection.
             connection = None;
         }
         for job in group {

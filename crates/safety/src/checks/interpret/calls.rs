@@ -133,7 +133,7 @@ impl<'a> Interpreter<'a, '_> {
             Some(path) if is_listed(&path, CHANGES_FIRST) => vec![0],
             Some(_) => Vec::new(),
             None => match self.values.node(function) {
-                // A class of the script may store its arguments, but a call of the class does not change them.
+                // A class may store the arguments in the new object, but the call does not change the arguments.
                 Node::Class(_) => Vec::new(),
                 Node::Function(place) => self.parameters_changed(*place),
                 _ => (0..arguments.len()).collect(),
@@ -148,7 +148,7 @@ impl<'a> Interpreter<'a, '_> {
             return Vec::new();
         };
         let Changes { names, bound, .. } = Changes::of(&[&function.body], self.work);
-        // A parameter that the function binds again usually refers to a copy.
+        // If the function binds a parameter again, assume that the parameter then refers to a copy of the argument.
         let changed: HashSet<&str> = names.difference(&bound).copied().collect();
         let parameters = function.parameters.iter_non_variadic_params().enumerate();
         parameters
@@ -179,7 +179,7 @@ impl<'a> Interpreter<'a, '_> {
         let object =
             self.values.operands(function, Op::Attribute(name)).and_then(|of| of.first().copied());
         let Some(object) = object else {
-            // The attribute of the script's object has a function as its value.
+            // The attribute has a known value, which is the called function.
             return self.call_value(function, arguments);
         };
         if let Some(value) = self.call_of_method(object, name, function, arguments) {
@@ -188,7 +188,7 @@ impl<'a> Interpreter<'a, '_> {
         if let Some(value) = self.known_method(&attribute.value, object, name, arguments) {
             return value;
         }
-        // A method with an unused result is called for its effect.
+        // If the result of a method call is unused, assume that the method changes its object.
         let is_pure = !(is_unused || CHANGING_METHODS.contains(&name))
             || !self.is_mutable(object)
             || is_temporary(&attribute.value);
@@ -200,7 +200,8 @@ impl<'a> Interpreter<'a, '_> {
         self.fresh()
     }
 
-    /// Returns the value of a call of a method with a known effect. `target` is the expression of the object.
+    /// Returns the result of a method call, if the effect of the method is known. `target` is the expression of the
+    /// method's object.
     fn known_method(
         &mut self,
         target: &'a Expr,
@@ -232,7 +233,7 @@ impl<'a> Interpreter<'a, '_> {
                 self.replace(object, merged);
                 Some(self.values.add(Node::None))
             }
-            // Another form of zero is also zero.
+            // These methods only rewrite an expression, so a zero stays a zero.
             (
                 "expand" | "simplify" | "evalf" | "n" | "doit" | "removeO" | "trigsimp" | "factor",
                 _,
@@ -281,7 +282,7 @@ impl<'a> Interpreter<'a, '_> {
                 }
                 self.fresh()
             }
-            // The function is a class that a call has created, for example of `namedtuple`.
+            // The function is a class that was created by a call, for example a call of `namedtuple`.
             Node::Op(Op::Call, _) if self.judge().makes_class(function) => {
                 self.values.op(Op::Call, [&[function], arguments].concat())
             }
@@ -336,7 +337,7 @@ impl<'a> Interpreter<'a, '_> {
             ("set", []) => return self.values.op(Op::Set, []),
             _ => {}
         }
-        // The called function may call the script's functions among its arguments.
+        // The called function may call its arguments, so follow the script's functions among the arguments.
         for argument in arguments {
             if let Node::Function(place) = self.values.node(*argument) {
                 let place = *place;
@@ -350,7 +351,8 @@ impl<'a> Interpreter<'a, '_> {
         self.values.op(Op::Call, operands)
     }
 
-    /// Returns whether a conversion to a collection gives an equal value.
+    /// Returns whether the function `path`, which converts or copies its argument, returns a value equal to the
+    /// argument `of`.
     pub(super) fn keeps_kind(&self, path: &str, of: Id) -> bool {
         let kind = match path {
             "list" => Type::List,
@@ -365,8 +367,8 @@ impl<'a> Interpreter<'a, '_> {
 
     pub(super) fn call_of_function(&mut self, place: usize, id: Id, arguments: &[Id]) -> Id {
         let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
-        // Literal arguments become fields, so that the result counts as computed. Only a function with a check gets
-        // literals.
+        // Mark literal arguments as fields, so that a comparison with the result does not count as a comparison of
+        // literals. Pass unmarked literals only to a function that contains a check.
         let has_check = match closure.function {
             Callable::Function(function) => self.has_check(function.range()),
             Callable::Lambda(..) => false,
@@ -409,7 +411,7 @@ impl<'a> Interpreter<'a, '_> {
         match returned {
             Some(value) if is_straight => value,
             _ if is_straight => self.values.add(Node::None),
-            // A decorator returns a function.
+            // Keep the value if it is a function, because the called function may be a decorator.
             Some(value) if matches!(self.values.node(value), Node::Function(_)) => value,
             _ if is_pure(function, self.work) => opaque(self),
             _ => self.fresh(),
@@ -430,7 +432,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns whether a function contains a check, or calls a function by name that may reach a check.
+    /// Returns whether a function contains a check, or calls another function by a plain name. The other function may
+    /// reach a check.
     pub(super) fn may_check(&self, function: &'a StmtFunctionDef) -> bool {
         self.has_check(function.range()) || calls_names(&function.body, self.work)
     }
@@ -581,8 +584,9 @@ impl<'a> Interpreter<'a, '_> {
         Some(bound)
     }
 
-    /// Returns the truth value of a condition. Recognizes Z3's proofs from contradictory premises, and models of
-    /// constraints that hold for all values. Neither proves anything.
+    /// Returns the truth value of a condition. Recognizes two expected results of Z3 that prove nothing. If the
+    /// premises contradict each other, Z3 returns `unsat` for every claim. If the constraints hold for all values, Z3
+    /// can only return `sat`.
     pub(super) fn premised(&self, condition: Id) -> Truth {
         let judge = self.judge();
         let constraints = self.constraints.as_deref().unwrap_or_default();
@@ -610,8 +614,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns whether a body consists of assignments, definitions, `print` and branches of these, with a `return` only at
-/// the end.
+/// Returns whether a body consists only of assignments, definitions, calls of `print`, and `if` statements with such
+/// bodies. A `return` is allowed only at the end.
 fn is_straight(body: &[Stmt]) -> bool {
     body.iter().enumerate().all(|(place, stmt)| match stmt {
         Stmt::Assign(_)
@@ -640,7 +644,7 @@ fn is_straight(body: &[Stmt]) -> bool {
     })
 }
 
-/// Returns whether a body consists of straight statements and of branches that all return.
+/// Returns whether a body consists of straight statements (see [`is_straight`]) and of branches that all return.
 fn is_branching(body: &[Stmt]) -> bool {
     let Some(at) = body.iter().position(|stmt| matches!(stmt, Stmt::If(_))) else { return false };
     let (before, rest) = body.split_at(at);
@@ -658,8 +662,8 @@ fn returns_value(body: &[Stmt]) -> bool {
     is_straight(body) && matches!(body.last(), Some(Stmt::Return(it)) if it.value.is_some())
 }
 
-/// Returns whether a function has no effects beyond its parameters, and always returns the same value for the same
-/// arguments, as far as its statements show.
+/// Returns whether a function seems to be pure: it changes nothing but its arguments, and equal arguments give equal
+/// results.
 fn is_pure(function: &StmtFunctionDef, work: &Work) -> bool {
     !function.is_async && flags::is_pure(&function.body, work, &|path| is_listed(path, IMPURE))
 }

@@ -28,16 +28,18 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// Returns the expression that a run evaluates for each element of the collection that a condition is about.
-    /// Returns `None` unless the check holds for an empty collection. `holds` is true if the check requires a true
-    /// condition.
+    /// Returns the expression that a run evaluates once for each element of the collection in a condition. Returns
+    /// `None` if the check fails for an empty collection. `holds` is the truth value of the condition for which the
+    /// check succeeds.
     pub(super) fn collection_of(&self, condition: Id, holds: bool) -> Option<TextRange> {
         let values = &self.values;
         let (mut condition, mut holds) = (condition, holds);
         while let Some([of]) = values.operands(condition, Op::Not) {
             (condition, holds) = (*of, !holds);
         }
-        // The comprehension searches for violations, so the elements that it reads count.
+        // Returns the expression that runs for each element that a comprehension reads. If the comprehension searches
+        // for violations, it should yield no element. So a run must count the elements that the comprehension reads,
+        // instead of the elements that the comprehension yields.
         let taken = |id: Id| {
             let mut of = id;
             for _ in 0..2 {

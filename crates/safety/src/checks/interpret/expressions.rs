@@ -380,7 +380,7 @@ impl<'a> Interpreter<'a, '_> {
             if let Some([key, value, ..]) =
                 self.values.operands(object, Op::Comprehension(Of::Dict))
             {
-                // The same element of the comprehension gives the key and the value.
+                // Use the key and the value of the comprehension, because they belong to the same element.
                 let pair = [*key, *value];
                 return self.values.op(Op::Tuple, pair);
             }
@@ -409,7 +409,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns the last operand if a condition is an `and`: the claim after its premises.
+/// Returns the last operand of an `and`, because the operands before the last operand are only premises. Returns any
+/// other condition unchanged.
 fn last_condition(test: &Expr) -> &Expr {
     match test {
         Expr::BoolOp(it) if it.op == BoolOp::And => it.values.last().unwrap_or(test),

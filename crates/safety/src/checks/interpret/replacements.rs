@@ -12,7 +12,8 @@ use super::{CALLS_MAX, Callable, Interpreter};
 /// The default replacement of `unittest.mock.patch`: a mock without a side effect.
 const MOCK: &str = "unittest.mock.Mock";
 
-/// Methods of collections, texts and loggers. They do not raise an exception on purpose.
+/// Methods of collections, texts and loggers. None of these methods raises an exception in order to report a failed
+/// check.
 const QUIET_METHODS: &[&str] = &[
     "add", "append", "debug", "error", "extend", "format", "get", "info", "items", "join", "keys",
     "log", "update", "values", "warning", "write",
@@ -49,7 +50,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the value by which the script replaces an assertion function, if it does so.
+    /// Returns the value that replaces an assertion function; `None` if the script does not replace the function.
     pub(super) fn replacement(&mut self, assertion: &'a Expr) -> Option<Id> {
         let function = self.expression(assertion);
         let replaced = match self.values.path_of(function) {

@@ -15,7 +15,7 @@ use super::super::judge::ClassFacts;
 use super::super::values::{Id, Node, Of, Op, Type};
 use super::{Callable, Closure, FUNCTIONS_MAX, Flow, Interpreter, LEVEL_MAX};
 
-/// The smallest number of a `for` statement. Loops of comprehensions have smaller numbers.
+/// The smallest number that identifies the loop of a `for` statement. Smaller numbers identify loops in comprehensions.
 const ELEMENTS_FROM: u32 = 1 << 16;
 
 /// Bases that add no method `__bool__` or `__len__` to a class.
@@ -288,8 +288,8 @@ impl<'a> Interpreter<'a, '_> {
         self.statements(&it.orelse);
     }
 
-    /// Returns the name and the value of a list or a sum that a loop builds. The value is a comprehension. For
-    /// example, the loop is `for x in of: if test: name.append(element)`.
+    /// Returns the name of a list or a sum that a loop builds, and a comprehension with the same value. An example of
+    /// such a loop is `for x in of: if test: name.append(element)`.
     fn collected(&mut self, it: &'a StmtFor, iterable: Id) -> Option<(&'a str, Id)> {
         let (test, stmt) = match &it.body[..] {
             [Stmt::If(of)] if of.elif_else_clauses.is_empty() => match &of.body[..] {

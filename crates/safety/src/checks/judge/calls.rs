@@ -134,7 +134,8 @@ impl Judge<'_, '_> {
     /// Returns whether a value is an instance of a class because of the operation that computes the value.
     fn is_by_operation(&self, id: Id, class: Id) -> bool {
         match self.values.path_of(class).as_deref() {
-            // A quotient of decimals or fractions is not a float, but then the check fails.
+            // Assume that a quotient is a float. A quotient of decimals or fractions is not a float, but then the check
+            // fails when the script runs.
             Some("float") => self.values.operands(id, Op::Binary(Operator::Div)).is_some(),
             Some("sympy.Expr" | "sympy.Basic") => {
                 self.values.call(id).is_some_and(|(path, _)| path.starts_with("sympy."))
@@ -143,7 +144,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value is a class that a call has created, for example of `namedtuple`.
+    /// Returns whether a value is a class that was created by a call, for example a call of `namedtuple`.
     pub(in super::super) fn makes_class(&self, id: Id) -> bool {
         self.values.call(id).is_some_and(|(path, _)| CLASS_MAKERS.contains(&&*path))
     }

@@ -22,7 +22,7 @@ impl Judge<'_, '_> {
             }
         };
         if is_equal && left != right && values.field(left) == values.field(right) {
-            // A field is compared with its own literal.
+            // A field is compared with the literal that the script assigned to the field.
             return Some((true, Vacuity::Constant));
         }
         if self.is_only_flags(left) && self.is_only_flags(right) {
@@ -103,8 +103,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value consists only of literals, and of names that depend only on whether an exception was
-    /// raised.
+    /// Returns whether a value is computed only from literals and exception flags. An exception flag is a name that
+    /// depends only on whether an exception was raised.
     fn is_only_flags(&self, id: Id) -> bool {
         let values = self.values;
         if self.spend().is_none() {
@@ -151,7 +151,8 @@ impl Judge<'_, '_> {
         while let Some((path, [of])) = self.values.call(id) {
             let is_kept = match &*path {
                 "float" => self.values.type_of(*of) == Type::Float,
-                // If the types differ, the values are not equal. The check then fails.
+                // Assume that the conversion does not change the type. If it does, the check fails when the script
+                // runs.
                 "list" | "tuple" | "set" | "dict" | "frozenset" => true,
                 "str" => self.values.type_of(*of) == Type::Text,
                 _ => false,
@@ -185,8 +186,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns a value as a sum: its terms, each with a factor. Numbers are terms too, so that constants are never
-    /// computed.
+    /// Returns a value as a sum of terms, each with a factor. A number is a term like any other value, so numbers are
+    /// not added up.
     pub(super) fn linear(&self, id: Id) -> BTreeMap<Id, i32> {
         let mut sum = BTreeMap::new();
         self.add_linear(id, 1, &mut sum, 8);

@@ -39,9 +39,11 @@ impl Judge<'_, '_> {
         if operands.iter().any(|it| negated(*it).is_some_and(|of| operands.contains(&of))) {
             return true;
         }
-        // For each pair of compared values, whether an operand holds if the left value is less, equal or greater.
+        // For each pair of compared values, three flags: whether an operand holds if the left value is less than, equal
+        // to or greater than the right value.
         let mut cases: BTreeMap<(Id, Id), [bool; 3]> = BTreeMap::new();
-        // For each Boolean value, whether an operand holds if the value is true, and if the value is false.
+        // For each Boolean value, two flags: whether an operand holds if the value is true, and whether an operand
+        // holds if the value is false.
         let mut truths: BTreeMap<Id, [bool; 2]> = BTreeMap::new();
         for operand in operands {
             let Node::Op(Op::Compare(op), pair) = self.values.node(*operand) else { continue };

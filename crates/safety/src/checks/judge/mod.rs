@@ -53,21 +53,21 @@ pub(super) struct ClassFacts<'a> {
     pub(super) equals_all: bool,
     /// Whether the method `__exit__` of the class suppresses every exception.
     pub(super) suppresses: bool,
-    /// Whether certainly no base of the class adds `__bool__` or `__len__`.
+    /// Whether no base of the class can add `__bool__` or `__len__`. False if a base is unknown.
     pub(super) is_plain: bool,
     /// The names of the methods without decorators.
     pub(super) methods: HashSet<&'a str>,
 }
 
 impl Judge<'_, '_> {
-    /// Counts the visit of a value. Returns `None` if the budget is spent. Without a budget, values that later values
-    /// use twice would be visited exponentially often.
+    /// Counts the visit of a value. Returns `None` if the budget is spent. The budget prevents exponential time for
+    /// chains such as `x = x + x`, in which each value uses the previous value twice.
     pub(super) fn spend(&self) -> Option<()> {
         self.budget.set(self.budget.get().checked_sub(1)?);
         Some(())
     }
 
-    /// Returns the truth value of a value, if it is known.
+    /// Returns the truth value of a value; `None` if the truth value is unknown.
     pub(super) fn truth(&self, id: Id) -> Truth {
         self.truth_at(id, DEPTH_MAX)
     }

@@ -1,4 +1,4 @@
-//! Computes the steps of a condition in a sample.
+//! Computes the steps of a condition for one sample, with the numbers of the sample.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
 
@@ -143,7 +143,8 @@ pub(super) fn computed(
         Function::Arithmetic(operator) => {
             Value::Number(arithmetic(operator, number(0)?, number(1)?)?)
         }
-        // A condition about remainders can be a claim about numbers, so remainders are drawn like unknown values.
+        // Use a random number as the remainder, as for an unknown value. Otherwise a theorem about remainders would be
+        // reported as always true.
         Function::Remainder if mode == Mode::Wide => {
             number(0)?;
             Value::Number(random.between(0.0, number(1)?).floor())
@@ -257,7 +258,7 @@ fn truths_of(values: &[&Value]) -> Option<bool> {
     Some(truths.into_iter().all(|it| it))
 }
 
-/// Returns a random operand. In a sample, all choices with the same number choose the same index.
+/// Returns a random operand. Within a sample, all choices with the same `number` return the operand at the same index.
 fn chosen(operands: &[&Value], number: u32, round: u32) -> Option<Value> {
     let count = u32::try_from(operands.len()).ok()?;
     let mut random = Random::new(usize::try_from(number).ok()?, round.wrapping_add(7919));

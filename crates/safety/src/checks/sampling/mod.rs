@@ -1,6 +1,6 @@
-//! Judges conditions by samples. A sample computes a condition with other numbers than the script's own. If all
-//! samples have the same truth value, the check holds for different claims and data too, so it cannot refute the
-//! claim.
+//! Judges conditions by samples. A sample computes a condition with other numbers than the script's own. If a condition
+//! has the same truth value in all samples, the check also holds for other claims and data. Then the check cannot
+//! refute the script's claim.
 //!
 //! Equal literals stay equal in a sample, because they have the same `Id`. So a value that the script computes twice
 //! in the same way is the same in each sample.
@@ -42,15 +42,15 @@ enum Mode {
     All,
     /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents.
     Data,
-    /// Values change by orders of magnitude, and inputs may change their sign. Bounds of comparisons and the
-    /// exceptions of `Data` stay the same.
+    /// Values change by orders of magnitude, and inputs may change their sign. Bounds of comparisons stay the same, and
+    /// so do tolerances, digits, moduli and exponents.
     Wide,
-    /// Only unknown values change. All of them are equal to the number of the sample.
+    /// Only unknown values and elements of loops change. If they are numbers, they equal the number of the sample.
     Exact,
 }
 
 impl Judge<'_, '_> {
-    /// Returns the truth value of a condition if it is the same in all samples.
+    /// Returns the truth value that a condition has in all samples; `None` if the samples differ.
     pub(super) fn by_samples(&self, id: Id) -> Truth {
         let form = self.form(id)?;
         let mut plan = Plan::new(self.values);
@@ -77,8 +77,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value negates several premises that are never true together, although each premise can be
-    /// true.
+    /// Returns whether a value is `not (a and b)`, where the premises `a` and `b` can never be true together, although
+    /// each premise alone can be true. The number of premises can be larger than two.
     pub(super) fn has_no_case(&self, id: Id) -> bool {
         let Some([premises]) = self.values.operands(id, Op::Not) else { return false };
         let Some(parts) = self.values.operands(*premises, Op::And) else { return false };
@@ -93,7 +93,8 @@ impl Judge<'_, '_> {
     /// Judges a condition that compares two values for equality or closeness. `holds` is the truth value of the
     /// condition if the values are equal.
     fn equation(&self, plan: &Plan<'_, '_>, root: usize, holds: bool) -> Truth {
-        // The choice of a value may be the claim itself, and so may an identity of symbols.
+        // Judge no equation in which a value is chosen, for example by `min`, or symbols occur. Such an equation may be
+        // a useful claim.
         if plan.has_choice || plan.has_symbol {
             return None;
         }
@@ -106,8 +107,8 @@ impl Judge<'_, '_> {
             if !self.is_identity(plan, root) {
                 return differs();
             }
-            // An equation that holds for every element of a loop may be the claim itself. Values that are computed
-            // only from literals can be equal by chance: `abs(-3) == 3`.
+            // An equation that holds for every element of a loop may be a theorem, and a theorem is a useful claim.
+            // Values that are computed only from literals can be equal by chance: `abs(-3) == 3`.
             let is_derived = plan.has_name && !plan.has_element;
             return is_derived.then_some((holds, Vacuity::SameValue));
         }
@@ -115,8 +116,8 @@ impl Judge<'_, '_> {
         differs()
     }
 
-    /// Returns the truth value of the step `root` if all computable samples agree on it, and it does not differ from
-    /// `expected`.
+    /// Returns the truth value of the step `root`, if the value is the same in all computable samples. If `expected` is
+    /// set, the truth value must equal `expected`.
     fn constant(
         &self,
         plan: &Plan<'_, '_>,

@@ -33,7 +33,8 @@ pub(super) struct Plan<'v, 'a> {
     bounds: HashSet<usize>,
     /// Whether the condition depends on an element of a loop.
     pub(super) has_element: bool,
-    /// For each comprehension, the number of the loop with a variable that equals the comprehension's element.
+    /// For each comprehension, the number of the first loop over it. The element of this loop equals the element of the
+    /// comprehension.
     loops: HashMap<Id, u32>,
     /// The indices of the steps for the lengths of values.
     lengths: HashMap<Id, usize>,
@@ -71,7 +72,8 @@ impl<'v, 'a> Plan<'v, 'a> {
         }
     }
 
-    /// Adds the steps for a value, and returns the index of its own step; `None` if there are too many steps.
+    /// Adds the steps for a value, and returns the index of the step that computes the value. Returns `None` if there
+    /// are too many steps.
     pub(super) fn add(&mut self, id: Id, depth: usize) -> Option<usize> {
         if let Some(place) = self.places.get(&id) {
             return Some(*place);
@@ -249,7 +251,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         if let [container, key] = operands
             && values.type_of(*container) == Type::Dict
         {
-            // The key of a loop over the items or the keys of a dictionary.
+            // In a loop over items, the key is a part of a pair. In a loop over keys, the key is the element itself.
             let pair = values.operands(*key, Op::Item).and_then(|of| of.first());
             if let Node::Op(Op::Element(number), of) = values.node(*pair.unwrap_or(key)) {
                 let of = of.first().copied().unwrap_or_default();
@@ -274,7 +276,7 @@ impl<'v, 'a> Plan<'v, 'a> {
             if let Some(place) = self.lengths.get(&of) {
                 return Step::Of(Function::Same, [*place].into());
             }
-            // The caller adds the returned step next, so it gets this index.
+            // The caller adds the returned step next, so the current number of steps becomes the index of this step.
             self.lengths.insert(of, self.steps.len());
             return Step::Unknown(Domain::Count);
         };
@@ -392,7 +394,7 @@ impl<'v, 'a> Plan<'v, 'a> {
             Some((function, operands)) => {
                 let step = self.of(function, operands, depth)?;
                 match function {
-                    // A literal that is not an input is a bound, as in `min(1.0, x)`.
+                    // A literal that is written directly in the call is a bound, for example `1.0` in `min(1.0, x)`.
                     Function::Min | Function::Max => {
                         self.has_choice = true;
                         let inline = operands.iter().copied().filter(|id| !values.is_input(*id));

@@ -39,7 +39,7 @@ pub(super) enum Function {
     /// An element of a collection. The number identifies the loop.
     Element(u32),
     Sequence,
-    /// Operands: the element of a comprehension and its conditions.
+    /// Operands: the element of a comprehension, and the conditions of the comprehension.
     Comprehension,
     Range,
     All,

@@ -1,4 +1,5 @@
-//! Lists the functions that samples compute: of Python, its standard library and mathematical packages.
+//! Lists the functions that samples compute. The functions belong to Python, its standard library or mathematical
+//! packages.
 
 /// A function of one number, by its qualified name.
 type Named = (&'static str, fn(f64) -> f64);

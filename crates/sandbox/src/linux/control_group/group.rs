@@ -20,9 +20,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// The maximum time for killing the processes of a group on a kernel without `cgroup.kill`.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The weight of a run's group in the distribution of processor time (`cpu.weight`). The server's weight is 100, so
-/// that it replies in time, even with many runs. Compared with processes outside of the parent group, the total weight
-/// of the server and its runs is unchanged.
+/// The weight of a run's group when the kernel distributes processor time (`cpu.weight`). The server's group has the
+/// weight 100, so that the server replies in time even next to many runs. The weights apply only between the groups
+/// below the parent group, so they do not affect other processes of the machine.
 const RUN_WEIGHT: u64 = 10;
 
 /// The control group of a run.
@@ -49,8 +49,8 @@ impl ControlGroup {
         mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755))?;
         let group = Self::open(parent, name)?;
         if let Some(bytes) = limits.memory_bytes {
-            // Make the kernel kill all processes of the group together, because a run is useless without one of its
-            // processes. Allow no swap, because swapped memory would not count against the limit.
+            // Make the kernel kill all processes of the group together, because a run is useless after the kernel has
+            // killed one of its processes. Allow no swap, because swapped memory would not count against the limit.
             group.limit_if_known("memory.oom.group", 1)?;
             group.limit_if_known("memory.swap.max", 0)?;
             group.limit("memory.max", bytes)?;
@@ -63,8 +63,8 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens the group of `order` again, to remove it if its creator could not. Returns `None` if the group does not
-    /// exist.
+    /// Opens the group of `order` again, so that the caller can remove a group that its creator left behind. Returns
+    /// `None` if the group does not exist.
     pub fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
@@ -75,8 +75,9 @@ impl ControlGroup {
         Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
     }
 
-    /// Moves a process and its threads into the group. Processes that this process starts later begin in this group.
-    /// Its existing children stay in their groups. The present memory of the process stays charged to its old group.
+    /// Moves a process and its threads into the group. Processes that the moved process starts later begin in this
+    /// group. Existing children of the moved process stay in their groups. Memory that the moved process already uses
+    /// stays charged to its old group.
     ///
     /// The move takes tens of microseconds. If no process was moved on this machine in the last few milliseconds, the
     /// move takes milliseconds, because the kernel then waits for every core to pass a quiescent state.
@@ -103,10 +104,10 @@ impl ControlGroup {
         Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
     }
 
-    /// Returns whether the kernel killed processes because the group exceeded its own memory limit. Kills do not count
-    /// if a parent group or the machine ran out of memory: in `memory.events`, `oom` counts only this group's limit,
-    /// but `oom_kill` counts every kill. Without a memory controller, returns false, because the reason for a kill is
-    /// unknown.
+    /// Returns whether the kernel killed processes because the group exceeded its own memory limit. Returns false if
+    /// the kernel killed processes because a parent group or the machine ran out of memory. In `memory.events`,
+    /// `oom_kill` counts every kill, but `oom` counts only the cases in which the limit of this group was reached.
+    /// Without a memory controller, the reason for a kill is unknown, so the function returns false.
     pub fn was_out_of_memory(&self) -> bool {
         let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
         read(&self.folder, "memory.events")
@@ -164,8 +165,8 @@ impl ControlGroup {
 }
 
 impl Drop for ControlGroup {
-    /// Kills the group's processes and removes the group. If the processes take too long to end, the group is left, and
-    /// a later server removes it in [`super::ControlGroups::find`].
+    /// Kills the group's processes and removes the group. If the processes take too long to end, the group stays. The
+    /// next server removes such groups in [`super::ControlGroups::find`].
     fn drop(&mut self) {
         if !self.is_removed && !self.try_remove() {
             let _ = self.kill();
@@ -198,8 +199,7 @@ pub(super) fn read(folder: &impl AsFd, file: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes `text` to the file `file` of a group. `folder` is the group's folder. The kernel handles each write as a
-/// whole.
+/// Writes `text` to the file `file` of a group. `folder` is the group's folder.
 pub(super) fn write(folder: &impl AsFd, file: &str, text: &str) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(folder, file, flags, Mode::empty())?);

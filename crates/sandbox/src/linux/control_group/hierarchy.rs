@@ -31,7 +31,8 @@ impl Hierarchy {
     /// Returns the folder of `group`, a path from `/proc/self/cgroup`. Returns `None` if the group is outside of the
     /// mounted part of the hierarchy.
     pub(super) fn folder(&self, group: &Path) -> Option<PathBuf> {
-        // In a cgroup namespace, paths above its root start with `/..`. Such groups have no folder in this mount.
+        // In a cgroup namespace, the path of a group outside of the namespace starts with `/..`. Such a group has no
+        // folder in this mount.
         let is_outside = |path: &Path| path.components().any(|part| part == Component::ParentDir);
         if is_outside(&self.root) || is_outside(group) {
             return None;
@@ -40,7 +41,7 @@ impl Hierarchy {
     }
 }
 
-/// Returns this process's group of version 2 from the text of `/proc/self/cgroup`.
+/// Finds this process's control group (version 2) in the text of `/proc/self/cgroup`.
 pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(PathBuf::from(path))
@@ -52,8 +53,8 @@ pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
 pub(super) struct Facts {
     /// True if the group is `/`: the root group of the machine, or of a container's cgroup namespace.
     pub(super) is_root_group: bool,
-    /// True if this process may write to the group's folder, and to the files that control its controllers and
-    /// processes.
+    /// True if this process may write to the group's folder, and to the files `cgroup.procs` and
+    /// `cgroup.subtree_control` in the folder.
     pub(super) is_writable: bool,
     /// True if the group's folder belongs to this process's user, and this user is not root.
     pub(super) is_owned: bool,
@@ -61,30 +62,30 @@ pub(super) struct Facts {
     pub(super) is_marked: bool,
     /// True if systemd runs this machine, or this container.
     pub(super) has_systemd: bool,
-    /// True if no other process is in the group, or if it is the machine's root group, which may contain other
-    /// processes.
+    /// True if the group contains no other process, or if the group is the machine's root group. The root group can
+    /// enable controllers even if it contains other processes.
     pub(super) is_alone: bool,
 }
 
 /// A way to get a parent group in which the server can create groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Use the server's own group, with its controllers. The server moves to a group below it, because a group that
-    /// enables controllers for the groups below cannot contain processes.
+    /// Use the server's own group, with its controllers. The server moves to a group below its own group, because a
+    /// group that enables controllers for the groups below cannot contain processes.
     OwnGroup,
     /// Use a scope: a group that systemd creates for the server.
     Scope,
-    /// Use the server's own group without controllers. The server stays in it, so the groups below it have no
-    /// controllers.
+    /// Use the server's own group without controllers. The server stays in this group, so the groups below it cannot
+    /// have controllers.
     OwnGroupShared,
 }
 
 /// Returns the ways to try, the best way first.
 ///
 /// If systemd runs the machine, a group belongs to systemd unless it is marked as delegated. The file modes do not
-/// decide this: a user's systemd manager runs as the user, so the user may write to its groups. Without systemd, a
-/// group belongs to the owner of its folder. Root may write to every group, so only the root group counts as root's own
-/// group.
+/// decide this: a user's systemd manager runs as the user, so the user may write to the groups of this manager. Without
+/// systemd, a group belongs to the owner of its folder. Root may write to every group, so only the root group counts as
+/// root's own group.
 pub(super) fn ways(facts: Facts) -> Vec<Way> {
     let Facts { is_root_group, is_writable, is_owned, is_marked, has_systemd, is_alone } = facts;
     let is_ours = is_writable && (is_marked || !has_systemd && (is_root_group || is_owned));
@@ -98,8 +99,9 @@ pub(super) fn ways(facts: Facts) -> Vec<Way> {
     .collect()
 }
 
-/// Returns the groups with limits that the server would escape if it moved to a scope: `own` and its ancestors, except
-/// for `manager` and the ancestors of `manager`. `manager` is the group of the systemd manager that creates the scope.
+/// Returns the groups that the server would leave if it moved to a scope: `own` and its ancestors, except for `manager`
+/// and the ancestors of `manager`. The server would escape the limits of these groups. `manager` is the group of the
+/// systemd manager that creates the scope.
 pub(super) fn left_behind(own: &Path, manager: &Path) -> Vec<PathBuf> {
     own.ancestors().filter(|group| !manager.starts_with(group)).map(Path::to_owned).collect()
 }

@@ -126,16 +126,16 @@ pub struct ControlGroups {
     /// The prefix of this server's group names.
     prefix: String,
     controls: Controls,
-    /// The number of groups that were ordered so far. The name of the next group contains this number.
+    /// The number of [`GroupOrder`]s that were created so far. The name of the next group contains this number.
     ordered: AtomicU64,
-    /// The parent group, if the server has moved itself and enabled controllers, so that [`Self::release`] must restore
-    /// it.
+    /// The parent group, if the server has moved itself and enabled controllers. [`Self::release`] then restores the
+    /// parent group.
     taken: Mutex<Option<Place>>,
 }
 
 impl ControlGroups {
-    /// Finds or creates the parent group for the groups of runs, and moves this process into or below it if necessary.
-    /// Removes groups that earlier servers left in the parent group.
+    /// Finds or creates the parent group for the groups of runs. If necessary, moves this process into the parent
+    /// group, or into a group below the parent group. Removes groups that earlier servers left in the parent group.
     ///
     /// Call this once, before the first process of a run is started, because it may be impossible to move processes
     /// that were started earlier. Blocks for up to two seconds.
@@ -165,8 +165,8 @@ impl ControlGroups {
         Err(reason)
     }
 
-    /// Returns the order for the control group of a run. It contains each limit for which a controller exists. Each
-    /// call returns a new group name.
+    /// Returns the order for the control group of a run, with each limit for which a controller exists. Each order has
+    /// a new group name.
     pub fn order(&self, limits: &GroupLimits) -> GroupOrder {
         let number = self.ordered.fetch_add(1, Ordering::Relaxed);
         GroupOrder {
@@ -179,7 +179,7 @@ impl ControlGroups {
         }
     }
 
-    /// Returns a description of the groups' controllers if they limit memory. Otherwise the error is the reason why the
+    /// Returns a description of the controllers if the groups limit memory. Otherwise the error is the reason why the
     /// groups do not limit memory.
     pub fn memory_bound(&self) -> Result<String, String> {
         if self.controls.memory {
@@ -301,7 +301,8 @@ impl Place {
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
         if is_present(CPU) {
-            // Ignore a failure: without this controller, a run only has the combined weight of its processes.
+            // Ignore a failure: without this controller, only the weights of its processes determine a run's share of
+            // the processors.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
         }
         Ok(())
@@ -310,8 +311,8 @@ impl Place {
     /// Undoes the completed steps of [`Place::pass_controllers_on`].
     fn take_controllers_back(&self) {
         let own = self.path.join(self.server_group());
-        // Undo nothing if no process was moved. Controllers that were enabled in the machine's root group may stay
-        // enabled.
+        // Undo the steps only if the server was moved. In the machine's root group the server is not moved, and the
+        // controllers may stay enabled.
         if own.exists() {
             let steps = [
                 write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
@@ -326,7 +327,8 @@ impl Place {
         }
     }
 
-    /// Removes the groups of servers that have ended. The kernel refuses to remove a group that contains a process.
+    /// Removes the control groups that ended servers have left. If a control group still contains a process, the kernel
+    /// refuses the removal, and the control group stays.
     fn remove_leftovers(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };

@@ -3,7 +3,7 @@
 //!
 //! On ordinary desktops the user's own systemd manager has the controllers for memory and processes, so the request
 //! needs no special rights. The tool `busctl`, a part of systemd, sends the request to the bus at systemd's default
-//! path. No environment variable of the client selects the bus.
+//! path. The client that started the server cannot select another bus by an environment variable.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -82,15 +82,15 @@ pub enum ScopeError {
     TimedOut,
 }
 
-/// Asks systemd for a scope named `name`. systemd moves this process with all of its threads to the scope, and
-/// delegates the controllers for memory and processes to it. Returns the scope's group.
+/// Asks systemd for a scope named `name`, with delegated controllers for memory and processes. systemd moves this
+/// process with all of its threads to the scope. Returns the scope's group.
 pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<PathBuf, ScopeError> {
     let user = geteuid();
     if !is_counted_by_systemd() {
         return Err(ScopeError::OtherProcessNumbers);
     }
-    // The server is in another cgroup namespace if its group is `/`, because systemd starts no server in the machine's
-    // root group.
+    // If the server's group is `/`, the server is in another cgroup namespace than systemd. In systemd's own namespace,
+    // the server is never in the root group.
     if own == Path::new("/") {
         return Err(ScopeError::OtherGroups);
     }
@@ -114,8 +114,8 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     }
 }
 
-/// Returns the group of the systemd manager that receives the request: the user's own manager, or the machine's for
-/// root.
+/// Returns the group of the systemd manager that receives the request: the user's own manager, or the machine's manager
+/// if the user is root.
 fn manager(user: Uid) -> PathBuf {
     if user.is_root() {
         return PathBuf::from("/");
@@ -123,7 +123,8 @@ fn manager(user: Uid) -> PathBuf {
     PathBuf::from(format!("/user.slice/user-{user}.slice/user@{user}.service"))
 }
 
-/// Returns the first group with a limit that the server would escape, and the file that contains the limit.
+/// Finds the first limit that the server would escape by moving to a scope. Returns the group with the limit, and the
+/// name of the file that contains the limit.
 fn limit_left(
     hierarchy: &Hierarchy,
     own: &Path,
@@ -136,7 +137,7 @@ fn limit_left(
             Some(folder) => {
                 fs::read_to_string(folder.join(file.name)).is_ok_and(|text| file.is_set(&text))
             }
-            // The group's folder is not mounted here, so its limits are unknown. Assume that one is set.
+            // The group's folder is not mounted here, so its limits are unknown. Assume that a limit is set.
             None => true,
         };
         let file = LIMIT_FILES.iter().find(is_set)?;
@@ -153,8 +154,8 @@ fn is_counted_by_systemd() -> bool {
         || first.is_ok_and(|name| name.trim_end() == "systemd")
 }
 
-/// Builds the request for a scope (`org.freedesktop.systemd1(5)`). Its arguments are the name, the mode, the
-/// properties, and no further units.
+/// Builds the request for a scope (`org.freedesktop.systemd1(5)`). The arguments of the request are the name, the mode,
+/// the properties, and no further units.
 fn request(user: Uid, name: &str) -> Command {
     let present = BUSCTL_PATHS.into_iter().find(|path| Path::new(path).exists());
     let mut busctl = Command::new(present.unwrap_or("/usr/bin/busctl"));
@@ -168,7 +169,7 @@ fn request(user: Uid, name: &str) -> Command {
         .args(["PIDs", "au", "1", &Pid::this().to_string()])
         // This property implies `Delegate`, but only for the two listed controllers.
         .args(["DelegateControllers", "as", "2", "memory", "pids"])
-        // With this property, systemd removes the scope when the scope ends, even if a process in it was killed.
+        // With this property, systemd removes the ended scope even if a process in the scope was killed.
         .args(["CollectMode", "s", "inactive-or-failed"])
         .arg("0")
         .env_clear()
@@ -179,7 +180,7 @@ fn request(user: Uid, name: &str) -> Command {
     busctl
 }
 
-/// Waits until `busctl` has ended. Kills it after `deadline`.
+/// Waits until `busctl` has ended. Kills `busctl` after `deadline`.
 fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
     loop {
         match busctl.try_wait().map_err(ScopeError::StartBusctl)? {
@@ -200,7 +201,7 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
 fn first_line(busctl: &mut Child) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = &mut busctl.stderr {
-        // Ignore a failure, because only the message lacks the output.
+        // Ignore a failure: the output is only a part of an error message.
         let _ = stderr.take(1024).read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes);

@@ -48,7 +48,8 @@ fn folder_of_the_own_group() {
         // namespace.
         (CONTAINER, "/system.slice/docker-60.scope", None),
         (DESKTOP, "/../sibling", None),
-        // The mount was made before the cgroup namespace was entered, so its root is outside of the namespace.
+        // The mount was made before the cgroup namespace was entered, so the root of the mount is outside of the
+        // namespace.
         ("34 23 0:29 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "/", None),
         // The kernel writes spaces as octal digits.
         ("1 1 0:1 / /a\\040b\\ rw - cgroup2 c rw\n", "/g", Some("/a b\\/g".to_owned())),
@@ -240,7 +241,7 @@ while True:
     release(&mut python);
     let grown = within(PATIENCE, || processes(&group).len() > 100);
     let first = processes(&group);
-    // Without a kill, the bomb goes on with other processes.
+    // Before the kill, new processes must appear. Otherwise the bomb may have ended by itself.
     let is_new = || processes(&group).difference(&first).count() > 10;
     let goes_on = within(PATIENCE, is_new);
     let killed = kill(&group);
@@ -341,8 +342,8 @@ fn groups_go_with_their_values_and_their_servers() {
     drop(group);
     assert!(!folder.exists());
 
-    // The name of one folder contains this server's PID with another start time, so the server of that folder is gone.
-    // This server still runs, so its group must stay.
+    // The name of the folder `left` contains this server's PID, but another start time, so the server that created the
+    // folder has ended. The group of `order` belongs to this server, which still runs, so this group must stay.
     let order = groups.order(&GroupLimits::default());
     let _own = ControlGroup::create(&order).unwrap();
     let namespace = process_numbers().unwrap();
@@ -355,8 +356,8 @@ fn groups_go_with_their_values_and_their_servers() {
     let (left, elsewhere) = (folder(namespace), folder(namespace + 1));
     Place::open(groups.path.clone()).unwrap().remove_leftovers();
     assert!(!left.exists());
-    // The PID is from another PID namespace, so it is unknown here whether that server still runs. Its folder must
-    // stay.
+    // The name of the folder `elsewhere` contains the PID of a server in another PID namespace. It is unknown whether
+    // the server still runs, so the folder must stay.
     assert!(elsewhere.exists());
     fs::remove_dir(elsewhere).unwrap();
     assert!(order.place.join(order.name).exists());

@@ -31,8 +31,8 @@ const OTHER_COMMAND: &[Condition] = &[&[
 /// the kernel takes no lock, for three reasons. A lock takes memory that no limit bounds. A lock on a file that the
 /// script may only read would block other programs that lock the file. And other runs could see the lock. A script of
 /// one process notices no difference, because a process's own locks never block it, and no other process can open its
-/// files. If a script has several processes, its locks do not exclude them from each other. Open file description locks
-/// (`F_OFD_SETLK`) would also exclude threads of one process, so a request for such a lock fails.
+/// files. If a script has several processes, the locks have no effect between these processes. Open file description
+/// locks (`F_OFD_SETLK`) would also exclude threads of one process, so a request for such a lock fails.
 const COMMANDS: RunConditions = RunConditions {
     always: OTHER_COMMAND,
     in_one_process: &[],
@@ -52,9 +52,9 @@ const OWN_DESCRIPTORS: &[Condition] = &[&[has_bit(2, libc::CLOSE_RANGE_UNSHARE)]
 
 /// Matches all commands of `ioctl` that Python and its libraries do not use. The allowed commands read the properties
 /// of a terminal (`isatty`, which uses `TCGETS2` since glibc 2.42), set the non-blocking and close-on-exec flags, and
-/// read the number of bytes in a pipe. `FICLONE` is also allowed: Python 3.14's `pathlib` tries it first, and continues
-/// only after some errors. The command is an `unsigned int`. The values are written out, because the constants in
-/// `libc` differ in type.
+/// read the number of bytes in a pipe. `FICLONE` is also allowed: Python 3.14's `pathlib` tries `FICLONE` first, and
+/// falls back to a copy only after some errors. The command is an `unsigned int`. The values are written out, because
+/// the constants in `libc` differ in type.
 const OTHER_CONTROL: &[Condition] = &[&[
     is_not(1, TCGETS),
     is_not(1, TCGETS2),
@@ -105,7 +105,8 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_ftruncate: Allow, "SQLite; shared memory; mmap";
     SYS_fallocate: Allow, "posix_fallocate; numpy.memmap";
     SYS_fadvise64: Answer(0), "advice; drops what others have cached of a file";
-    // Do nothing, because no file of a script outlives its run. A script must not stall the disk of a shared file.
+    // Do nothing, because no file of a script outlives its run. If the call ran, a script could sync a file that it
+    // shares with other programs, and stall their disk.
     SYS_fsync: Answer(0), "SQLite's commits; on a library it stalls the disk";
     SYS_fdatasync: Answer(0), "SQLite's commits; as fsync";
     SYS_flock: AbsentForScripts, "lock files of projects; holds up other programs";

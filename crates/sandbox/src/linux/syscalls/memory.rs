@@ -1,4 +1,5 @@
-//! The rules for calls on the process's own memory. These rules never limit its size; the limits of the run do.
+//! The rules for calls on the process's own memory. These rules never limit the size of the memory, because the limits
+//! of the run do so.
 
 use nix::libc;
 

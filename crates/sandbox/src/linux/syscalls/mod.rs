@@ -46,8 +46,8 @@ mod table;
 mod tests;
 
 /// The descriptor of the interpreter. The launcher opens this descriptor, close-on-exec, before it installs the
-/// filters. The script's descriptors have lower numbers, because the hard `RLIMIT_NOFILE` is lower and the filters deny
-/// changing it. So this limit must be set before the filters are installed.
+/// filters. The script's descriptors have lower numbers, because the hard `RLIMIT_NOFILE` is lower than this number,
+/// and the filters deny changing the limit. So the limit must be set before the filters are installed.
 pub(crate) const PROGRAM_FD: i32 = 1000;
 
 /// The maximum length of a filter program that the kernel accepts, in instructions (`BPF_MAXINSNS`).
@@ -234,8 +234,9 @@ impl Filters {
     /// Installs the filters in the calling thread, irrevocably. The caller must be single-threaded and must have
     /// completed all other steps of the launch: only the `execveat` of [`PROGRAM_FD`] can follow.
     ///
-    /// The number filter must be installed last, because it blocks `seccomp`, which is not in the table. The other
-    /// filters allow the two calls that install a filter: `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`.
+    /// The number filter, which filters by the number of the system call, must be installed last. It blocks `seccomp`,
+    /// because `seccomp` is not in the table of system calls (`table.rs`). The other filters allow the two calls that
+    /// install a filter: `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`.
     pub(crate) fn install(&self) -> Result<(), LaunchError> {
         let install = |filter, step| seccompiler::apply_filter(filter).map_err(|_| failed(step));
         install(&self.arguments, "install the argument filter")?;
@@ -274,7 +275,7 @@ impl Filters {
     }
 }
 
-/// The number filter's action for a call. It does not depend on the arguments of the call.
+/// The number filter's action for a call. The action does not depend on the arguments of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,

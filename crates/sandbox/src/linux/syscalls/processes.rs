@@ -27,7 +27,8 @@ const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWPID.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWNET.cast_unsigned())],
     &[has_bit(0, libc::CLONE_PARENT.cast_unsigned())],
-    // This condition matches a thread with its own table of descriptors, which the memory watch does not count.
+    // This condition matches a thread with its own table of descriptors. The memory watch does not count the
+    // descriptors in such a table.
     &[
         has_bit(0, libc::CLONE_THREAD.cast_unsigned()),
         lacks_bit(0, libc::CLONE_FILES.cast_unsigned()),
@@ -172,8 +173,8 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pidfd_send_signal: Deny, "signals across namespaces by a handle";
 };
 
-/// The rules for calls that only programs for `x86_64` make. `getrlimit` and `setrlimit` have numbers on `aarch64` too.
-/// There they fail with `ENOSYS`, and libraries use `prlimit64`.
+/// The rules for calls that only programs for `x86_64` make. `getrlimit` and `setrlimit` exist on `aarch64` too, but
+/// have no rule there. So they fail with `ENOSYS`, and libraries use `prlimit64`.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_arch_prctl: Allow, "every thread's start sets its base register";
