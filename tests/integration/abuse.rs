@@ -1,7 +1,7 @@
 //! Runs attacks on the machine as scripts, with the analysis switched off.
 //!
-//! Each file in `tests/abuse` is an attack. The comments at its start state the expected results. The run without a
-//! sandbox is the positive control: without it, a denial proves nothing.
+//! Each file in `tests/abuse` is an attack. The comments at the start of the file state the expected results. Without a
+//! sandbox, each attack must succeed. This positive control shows that a denial comes from the sandbox.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -102,10 +102,11 @@ fn the_suite_is_complete() {
         cases.iter().filter(|case| case.head["control"].starts_with("none")).collect();
     assert!(without.len() <= 12, "{}", without.len());
     assert!(without.iter().all(|case| case.head["control"].len() > 20));
-    // Some attacks exist on one architecture only. Other architectures skip them, so only a few are allowed.
+    // Some attacks exist on one architecture only, and other architectures skip these attacks. So only a few such
+    // attacks are allowed.
     let of_one: Vec<_> = cases.iter().filter_map(|case| case.head.get("only")).collect();
     assert!(of_one.len() <= 6 && of_one.iter().all(|name| *name == "x86_64"), "{of_one:?}");
-    // The security model must mention each gap that an attack states.
+    // If an attack states a gap, the security model must mention this gap.
     let model = fs::read_to_string(root().join("docs/SECURITY_MODEL.md")).unwrap();
     let expectations = cases.iter().flat_map(|case| case.head.values());
     let gaps: Vec<_> = expectations.filter_map(|value| value.split("gap: ").nth(1)).collect();
@@ -147,7 +148,8 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
         .unchecked()
         .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
-        // Lets other processes inspect this server, because only the sandbox may keep scripts out.
+        // By default, other processes may not inspect the server. Allow it here, because the sandbox alone must stop
+        // the attacks.
         .variable("QWED_MCP_TEST_DUMPABLE", "1")
         .variable(SYNC_TIMEOUT, timeout_ms);
     if let Some(user) = user {
@@ -192,7 +194,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
                 case.name, result.texts
             ));
         }
-        // The reply to a warm run may arrive before all its processes have ended.
+        // The reply to a warm run may arrive before all processes of the run have ended.
         let limit = Duration::from_secs(if at_rest == 0 { 0 } else { 5 });
         let marked = || alive_with_marker(server.scratch.path()).len();
         if eventually(limit, || marked() == at_rest).is_none() {
@@ -211,7 +213,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
     // The servers still run scripts after all attacks.
     for mut server in [patient, hasty] {
         assert!(!server.execute("print(1)").is_error);
-        // Removing tens of thousands of folders takes as long as creating them.
+        // Some attacks create tens of thousands of folders, so the removal takes long.
         let is_empty = || server.scratch.entries().is_empty();
         let emptied = eventually(Duration::from_secs(120), is_empty);
         assert!(emptied.is_some(), "{:?}", server.scratch.entries());
@@ -219,8 +221,8 @@ fn run_all(containment: Containment, user: Option<u32>) {
     }
 }
 
-/// Runs the attacks in a batch with `--analysis report`, as a release build does. The analysis only reports findings,
-/// so only the kernel contains the scripts.
+/// Runs the attacks in a batch with `--analysis report`, which release builds support too. The analysis only reports
+/// findings, so only the kernel contains the scripts.
 fn nothing_gets_out_of_a_batch_that_reports() {
     let mut outside = Outside::new(None);
     let scratch = Scratch::new();

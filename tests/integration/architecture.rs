@@ -168,8 +168,8 @@ fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     places
 }
 
-/// Files that import each other cannot be read one after the other. A module and the files in its folder may import
-/// each other, because the module is their interface.
+/// If files import each other in a circle, a reader cannot understand any of them first. A module and the files in its
+/// folder may import each other, because the module is their interface.
 fn files_import_in_no_circle() {
     let crates: Vec<Modules> =
         source_folders().iter().map(|folder| Modules::read(folder)).collect();
@@ -185,7 +185,8 @@ fn files_import_in_no_circle() {
     assert_eq!(circles, Vec::<BTreeSet<String>>::new());
 }
 
-/// The paths that the files of a crate import, by the module path of the file.
+/// The imports of the files of a crate. The key is the module path of a file, and the value is the list of paths that
+/// this file imports.
 struct Modules {
     imports: BTreeMap<String, Vec<Vec<String>>>,
     /// The re-exported paths (`pub use`), with their original paths.
@@ -286,7 +287,8 @@ impl Modules {
     }
 }
 
-/// Returns the paths that a file imports, from the root of the crate. `module` is the path of the file's module.
+/// Returns the paths that a file imports, each as a full path from the root of the crate. `module` is the path of the
+/// file's module.
 fn imports(code: &str, module: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for start in ["crate::", "super::", "self::"] {
@@ -375,8 +377,8 @@ fn no_file_names_a_place_of_the_machine_it_was_written_on() {
     }
 }
 
-/// Returns whether the text contains this path or a path below it. Always false for the folders of the documents'
-/// examples.
+/// Returns whether the text contains this path or a path below it. Returns `false` if the path is in one of the folders
+/// in [`EXAMPLES`].
 fn names(text: &str, place: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-.~".contains(c);
     let is_example = EXAMPLES.iter().any(|example| Path::new(place).starts_with(example));
@@ -398,7 +400,7 @@ fn a_place_is_found_as_a_whole_path_only() {
     }
 }
 
-/// Cargo ignores functions with the attribute `#[test]`, because this target has its own harness.
+/// This target has its own harness, so Cargo would ignore a function with the attribute `#[test]`.
 fn every_integration_test_is_listed() {
     for file in files_below(&root().join("tests/integration")) {
         let text = fs::read_to_string(&file).unwrap();

@@ -1,4 +1,4 @@
-//! Contract 3: background jobs.
+//! Tests background jobs.
 
 use std::time::{Duration, Instant};
 

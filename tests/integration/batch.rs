@@ -286,8 +286,8 @@ fn each_line_is_answered_with_what_became_of_it() {
         .map(|it| ((it["id"].as_str(), it["line"].as_u64()), it["status"].as_str().unwrap()))
         .collect();
     let expected = BTreeMap::from([
-        // Without an id in the line, the answer has only the line number, because another line may have this number
-        // as its id.
+        // The answer to an unreadable line has no id. Its line number is in `line`, because another line may use this
+        // number as its id.
         ((None, Some(1)), "invalid"),
         ((None, Some(3)), "invalid"),
         ((Some("4"), None), "ok"),
@@ -311,8 +311,8 @@ fn hostile_lines_are_told_from_each_other_in_warm_interpreters() {
     batch.assert_gone();
 }
 
-/// A script can write to the socket on which its process announces its end. The server must use the exit code from
-/// the kernel instead of the announced one.
+/// A script can forge the report that its process sends about its end. If the forged report and the kernel's exit code
+/// differ, the worse of the two counts.
 fn a_forged_end_makes_no_result_better() {
     let batch = Batch::new(ServerBuilder::new().warm("json"));
     let forge = |code: &str, rest: &str| {
@@ -400,7 +400,8 @@ fn answers_show_whether_a_script_ran_to_its_end_and_how_it_was_judged() {
 fn calls_are_judged_by_their_values() {
     let code = "import collections\ndef solve(n): return n * n\nclass Near(float): pass\nPoint = collections.namedtuple('Point', 'x y')\nif __name__ == '__main__': print('main')";
     let cases = [
-        // Each case has a call, the expected value, the check, and the value in the reason if the check fails.
+        // Each case has a call, the expected value, the check, and the value that the reason contains if the check
+        // fails.
         ("solve(3)", json!(9), "equal", None),
         ("solve(3)", json!(9.0), "equal", Some("9")),
         ("solve(3)", json!(9.0), "isclose", None),
@@ -484,7 +485,8 @@ fn a_forged_value_passes_no_test() {
             "not sent exactly one value",
         ),
         ("guess", format!("import os\n{guess}\nos._exit(0)"), json!(9), false, "8"),
-        // The control: the test reads the value from the side channel, so a script that knows the value passes.
+        // The control: the test reads the value from the side channel. So a script that knows the expected value can
+        // pass.
         (
             "known",
             format!("import os\n{}\nos._exit(0)", guess.replace("i8", "i9")),
@@ -690,8 +692,8 @@ fn a_script_is_run_once_for_each_test() {
 }
 
 fn a_script_that_others_keep_from_the_processors_is_not_judged() {
-    // The first script waits for a processor only until it sleeps. Its timeout is long, so that this wait is a small
-    // part of its run.
+    // The script `sleeps` needs a processor only at its start. Its long timeout makes the wait for a processor a small
+    // part of the run, so the run does not count as starved.
     let lines = [
         json!({ "id": "sleeps", "code": "import time\ntime.sleep(600)", "timeout": 20 }),
         json!({ "id": "computes", "code": "while True: pass", "timeout": 4 }),
@@ -1089,7 +1091,7 @@ fn a_line_that_no_longer_can_be_read_is_not_answered_twice() {
     for broken in [r#"{"id":"x","code":" "}"#, r#"{"id":"x","code":"1","more":1}"#] {
         assert_changed(&batch, &lines, &[lines[0].clone(), broken.to_owned()]);
     }
-    // The existing answer with this id belongs to an earlier line, so neither of the two new lines has an answer.
+    // The existing answer with this id belongs to an earlier line, so the two new lines have no answer yet.
     let twice = [&lines[..], &[named, r#"{"id":"x","code":" "}"#.to_owned()]].concat();
     let done = resume(&batch, &twice);
     assert_eq!(done.code, Some(0), "{}", done.told);
@@ -1272,7 +1274,7 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
 fn wait_for_a_script(child: &Child) {
     let runs = || descendants(child.id()).len() >= 3;
     assert!(eventually(Duration::from_secs(60), runs).is_some());
-    // The processes may belong to the canary, so check again after it has ended.
+    // The first processes may belong to the canary, which tests the sandbox. So check again after the canary has ended.
     std::thread::sleep(Duration::from_secs(2));
     assert!(eventually(Duration::from_secs(60), runs).is_some());
 }
@@ -1382,7 +1384,7 @@ fn a_reader_who_leaves_ends_the_batch() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(141));
     batch.assert_gone();
-    // The same applies to a named pipe.
+    // The batch also ends if the reader closes a named pipe.
     let pipe = batch.path("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let child = batch.command(&["--workers", "2", "--output", path_text(&pipe)]).spawn().unwrap();

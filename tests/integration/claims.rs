@@ -115,7 +115,7 @@ claims.md:25: blocked: line 28: Dangerous function call: os.system()
     let expected = "a.rst:1: verified: 1 check held\ngood.md:3: verified: 1 check held\n\
                     b.ipynb:1: inconclusive: NameError: name 'x' is not defined\n";
     assert_eq!((code, &*stdout), (1, expected));
-    // This check holds with any numbers.
+    // This assertion holds for every value of `x`, so the claim is vacuous.
     fixture.write("same.md", "```python verify\nx = 3\nassert x + 1 > x\n```\n");
     let (code, stdout, _) = fixture.verify(&["--vacuity", "same.md"]);
     assert!(code == 1 && stdout.starts_with("same.md:1: vacuous: "), "{stdout}");

@@ -1,4 +1,4 @@
-//! Contract 1: which calls are refused, and the error codes and texts of these refusals.
+//! Tests which calls are refused, and the error codes and texts of these refusals.
 
 use std::collections::HashSet;
 

@@ -45,7 +45,8 @@ print(numpy.random.random(2), numpy.random.default_rng().random(2), numpy.random
 print(numpy.random.RandomState().random_sample(2), hash(numpy.random))
 ";
 
-/// A script that prints the machine's clocks and random bits, as Python and native code read them.
+/// A script that prints the clocks and random bits of the machine. The script reads them in Python code and in native
+/// code.
 const DIFFERENT_ON_THE_MACHINE: &str = "
 import datetime, os, random, secrets, sqlite3, time, uuid
 print(0.0, time.time(), time.monotonic_ns(), time.perf_counter(), time.process_time(), time.thread_time_ns())
@@ -56,7 +57,7 @@ time.sleep(0.01)
 print(0.0, time.time_ns())
 ";
 
-/// A script that uses `SymPy` and `Z3`, which a fork server has loaded before it knows the seed.
+/// A script that uses `SymPy` and `Z3`. A fork server has loaded these packages before it gets the seed of a run.
 const DIFFERENT_IN_SYMPY: &str = "
 import random, sympy, z3, time
 from sympy.core.random import rng
@@ -141,7 +142,7 @@ fn deterministic_runs_are_the_same_at_tier_2() {
     deterministic(at_tier_2, DIFFERENT_ON_THE_MACHINE);
 }
 
-/// Waits of every kind end. Each advances the clock by the requested time.
+/// Each kind of wait must end, and must advance the clock by the requested time.
 fn the_clock_of_a_deterministic_run_counts_waits() {
     let code = "
 import asyncio, queue, select, threading, time
@@ -191,7 +192,8 @@ print(timeit.Timer('1').autorange()[0])
     }
 }
 
-/// The start of the clock can be set for a run or for the server. The receipt has it, and a replay uses it.
+/// The start of the clock can be set for a run or for the server. The receipt contains this time, and a replay uses the
+/// same time.
 fn a_deterministic_run_starts_at_the_time_that_is_set() {
     let receipts = Receipts::new();
     let code = "import datetime\nprint(datetime.datetime.now().replace(microsecond=0))";
@@ -283,11 +285,11 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
                 server.reply(id);
             }
         }
-        // Random numbers with a seed that the script sets do not change.
+        // If a script sets its own seed, its random numbers are the same as in a run that is not deterministic.
         let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
         let mut plain = ServerBuilder::new().connect();
         assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
-        // A new interpreter, as a replay uses it, produces the same random numbers.
+        // A replay uses a new interpreter, which must produce the same random numbers.
         let numbers = "import random, numpy\nprint(random.random(), numpy.random.random())";
         let mut cold = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
         assert_eq!(printed(&server.execute(numbers)), printed(&cold.execute(numbers)));
@@ -344,7 +346,8 @@ fn addresses_that_cannot_be_fixed_are_reported() {
     }
 }
 
-/// Scripts with every known kind of difference, separated by lines of three hyphens.
+/// Scripts with output that differs between ordinary runs, for every known cause of a difference. Lines of three
+/// hyphens separate the scripts.
 const SCRIPTS: &str = include_str!("determinism/scripts.txt");
 
 /// Two deterministic runs have the same output, or the receipt names a cause of the difference. This holds for warm
@@ -356,7 +359,7 @@ fn each_difference_is_fixed_or_named() {
     for warm in ["off", "on"] {
         let on =
             || server().variable("QWED_MCP_DETERMINISTIC", "on").variable("QWED_MCP_WARM", warm);
-        // The analysis refuses some of these functions. So these scripts run without the analysis, in another warm
+        // The analysis refuses some of these scripts. The server `unchecked` runs these scripts, in its own warm
         // interpreter.
         let (mut unchecked, mut analysed) = (on().unchecked().connect(), on().connect());
         let (mut fixed, mut named) = (0, Vec::new());
@@ -380,7 +383,7 @@ fn each_difference_is_fixed_or_named() {
         }
         assert!(fixed >= scripts.len() - 7, "{warm}: {fixed} of {}: {named:#?}", scripts.len());
     }
-    // Some scripts differ too rarely to require a difference from each of them.
+    // Some of these scripts rarely differ, so require a difference only from most of them.
     let mut plain = server().unchecked().variable("QWED_MCP_WARM", "off").connect();
     let differ =
         scripts.iter().filter(|code| plain.execute(code).text() != plain.execute(code).text());
@@ -388,7 +391,7 @@ fn each_difference_is_fixed_or_named() {
     assert!(differ > scripts.len() / 2, "{differ} differ");
 }
 
-/// The possible causes come from the current rules, even if the receipt lists none.
+/// The report lists the causes that the current rules find, even if the receipt lists no cause.
 fn a_replay_shows_differences_between_replays() {
     let receipts = Receipts::new();
     let code = "import time\nprint('same')\nprint(time.time_ns())";
@@ -401,8 +404,8 @@ fn a_replay_shows_differences_between_replays() {
     assert_eq!(said["may_differ_by"], json!(["time"]));
 }
 
-/// `SciPy` registers native modules under names outside of its own package. The QWED packages load native code of
-/// other packages.
+/// The native code of these packages is known to cause no difference. `SciPy` registers native modules under names
+/// outside of its own package, and the QWED packages load native code of other packages.
 fn native_code_of_known_packages_is_no_cause() {
     let receipts = Receipts::new();
     let code = "import pandas, qwed_finance, qwed_ucp, scipy.stats, time\nprint(time.time())";
@@ -428,8 +431,8 @@ fn a_script_that_forges_its_report_changes_no_other_run() {
     assert_eq!(about["mayDifferBy"], json!([]));
 }
 
-/// The functions that list folders sort the names. Otherwise they behave like the originals, as attributes of a class
-/// and in `os.supports_fd`.
+/// The functions that list folders sort the names. In all other respects, they behave like the originals, for example
+/// as attributes of a class and in `os.supports_fd`.
 fn folders_are_listed_as_before_in_the_order_of_names() {
     let code = "
 import os, pathlib, shutil

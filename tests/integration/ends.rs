@@ -1,4 +1,4 @@
-//! Tests how a run ends, at every tier and for every cause. Some of the scripts resist their end.
+//! Tests how a run ends, at every tier and for every cause. Some of the scripts try to continue after their end.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,7 +33,8 @@ tests! {
         runs_have_no_huge_pages_and_are_ended_first;
 }
 
-/// A UID that no other test uses for servers. Some tiers count all processes of a user together.
+/// A UID that no other test uses for servers. At some tiers, the limit on processes applies to all processes of a user
+/// together.
 const USER: u32 = 24_610;
 
 /// The kinds of containment. Each has a name and the variables that select it.
@@ -46,7 +47,7 @@ const CONTAINMENTS: [(&str, &[(&str, &str)]); 6] = [
         &[("QWED_MCP_TEST_KERNEL_LACKS", "namespaces,landlock"), ("QWED_MCP_SANDBOX", "degraded")],
     ),
     ("off", &[("QWED_MCP_SANDBOX", "off")]),
-    // This kernel cannot restrict the signals of a run.
+    // Without Landlock, the kernel cannot restrict the signals of a run.
     ("old off", &[("QWED_MCP_SANDBOX", "off"), ("QWED_MCP_TEST_KERNEL_LACKS", "landlock")]),
 ];
 
@@ -99,7 +100,7 @@ fn builder(name: &str) -> ServerBuilder {
     }
 }
 
-/// Starts a server that runs scripts. Returns the server and the number of its script processes when it is idle.
+/// Starts a server and runs a script. Returns the server, and the number of script processes of an idle server.
 fn server(builder: ServerBuilder, name: &str) -> (McpProcess, usize) {
     let mut server = builder.connect();
     if name == "warm" {
@@ -272,7 +273,7 @@ print('made')
         let expected = "STDOUT:\nmade\n\nExecution completed successfully.";
         let is_timeout = result.texts[0].starts_with("Execution timed out");
         assert!(is_timeout || result.texts == [expected], "{name}: {:?}", result.texts);
-        // The server runs other scripts while it removes the folder.
+        // The server runs other scripts while it removes the scratch folder of this run.
         assert_usable(&mut server, name);
         let is_empty = || server.scratch.entries().is_empty();
         assert!(eventually(Duration::from_secs(60), is_empty).is_some(), "{name}");
@@ -431,7 +432,8 @@ time.sleep(60)
             assert!(text.contains("shared"), "{name}: {text}");
             assert!(text.contains("The memory limit of the sandbox ended it."), "{name}: {text}");
             told.push(format!("{slowest:?}: {text}"));
-            // An exact measurement would block the server's thread for seconds.
+            // The server must end the run before a process prints `grown`. An exact measurement would block the
+            // server's thread for seconds.
             !text.contains("grown") && slowest < Duration::from_millis(200)
         });
         assert!(is_in_time, "{name}: {told:?}");

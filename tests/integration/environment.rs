@@ -1,4 +1,4 @@
-//! Contract 4: the environment variables of the server and of the scripts.
+//! Tests the environment variables of the server and of the scripts.
 
 use std::fs;
 use std::time::Duration;

@@ -347,7 +347,7 @@ fn a_newer_version_than_the_locked_one_is_not_taken() {
     }
 }
 
-/// Tests the packages of the program's own lock, from PyPI.
+/// Installs packages from PyPI according to the lock file of the program, and uses them.
 fn the_real_packages_are_imported_and_used() {
     let mut fixture = Fixture::with_uv();
     fixture.variables.retain(|(name, _)| !name.ends_with("FIND_LINKS"));
@@ -492,7 +492,7 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
     fs::create_dir_all(at("usr/bin")).unwrap();
     fs::create_dir(at("elsewhere")).unwrap();
     crate::harness::copy_program(binary(), at("usr/bin/qwed-mcp"));
-    // This Python is not in the program's own virtual environment. The system's Python is like this.
+    // This Python is next to the program, but not in a virtual environment. The same is true for the system's Python.
     let marked = format!("#!/bin/sh\ntouch {}\n", at("mark").display());
     crate::harness::write_program(at("usr/bin/python"), &marked);
     symlink(at("own/bin/qwed-mcp"), at("elsewhere/link")).unwrap();
@@ -564,7 +564,8 @@ fn the_newest_complete_environment_is_taken() {
         ("env-14", Some("{\"format\": 2}")),
         ("env-x", Some("{}")),
         ("env-015", None),
-        // The marker file comes from a package, so the installation is not complete.
+        // The file `.env-16.begun` exists, so the installation is not complete. A package could have created the marker
+        // file.
         ("env-16", None),
     ] {
         copy(name);
@@ -669,7 +670,7 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
         }
     }
     assert!(!mark.exists(), "what replaced a file of the environment was started");
-    // The control: the replaced program creates its file when it starts.
+    // The control: the replacement creates the marker file when it starts.
     let program = fixture.at("bin/marking");
     other(&program);
     assert!(Command::new(&program).args(["-c", "pass"]).status().unwrap().success());
@@ -758,7 +759,7 @@ fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
     let remedy = "This server may install other, tiny-one, tiny-two, and the packages of \
                   `qwed-mcp env create`, if the script begins with the lines `# /// script`, `# dependencies = [\"NAME\"]` and `# ///`.";
     assert!(without.texts[1].ends_with(remedy), "{without:?}");
-    // Equal lists share an environment.
+    // Lists with the same packages and versions share an environment, even if they are written differently.
     let other = listing(&["TINY_two >=2", "tiny-two>=2"], USES_TINY_TWO);
     for script in [&script, &script, &other] {
         let result = server.execute(script);
@@ -771,7 +772,8 @@ fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
     assert!(absent.texts[1].ends_with(remedy), "{absent:?}");
     let job = server.place(&script);
     assert!(server.wait_for_job(&job).texts[0].contains("scripts/env-1"));
-    // The script in the documents, with other packages. One of them is already in the server's environment.
+    // Run the script from the documents with other packages. The server's environment already has one of these
+    // packages.
     let page = fs::read_to_string(root().join("docs/CONFIGURATION.md")).unwrap();
     let sample = page.split("```").find_map(|block| block.strip_prefix("python\n")).unwrap();
     let sample = sample.replace("networkx>=3", "tiny-two").replace("numpy", "tiny-one");
@@ -862,7 +864,7 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
     let mut fixture = Fixture::with_uv();
     fixture.prepend("UV_OFFLINE", "1");
     fixture.created(&[]);
-    // The hashes in the program's lock apply, even if another wheel has the same name and version.
+    // A wheel must match the hashes in the program's lock file, even if its name and version are right.
     fixture.wheel("et_xmlfile", "2.0.0", "", &[("et_xmlfile/__init__.py", "")]);
     // This package changes a file that the interpreter reads at its start.
     fixture.wheel("hostile", "1.0", "", &[("hostile-1.0.data/data/pyvenv.cfg", "home = /")]);
@@ -893,8 +895,8 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
     let with_condition = listing(&["tiny-two", "tiny-one; os_name == 'x'"], "import absent");
     let result = server.execute(&with_condition);
     assert!(result.texts[1].contains("A part of the script's header was not read"), "{result:?}");
-    // A call is cancelled during an installation, and then the server ends. Neither leaves files, even if their
-    // removal takes long.
+    // Cancel a call during an installation, and then end the server. No files may remain, even if their removal takes
+    // long.
     let folder = fixture.environments().join("scripts/env-2/many");
     let many = format!("mkdir {0} && cd {0} && seq 60000 | xargs touch", folder.display());
     fixture.stop_uv_after("install", &many);
@@ -1031,8 +1033,8 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let uv = fixture.reached();
         child.kill().unwrap();
         child.wait().unwrap();
-        // uv of the killed command still runs. Until it ends, no command creates or removes environments. The
-        // blocking uv is replaced first, because a command that ignores the lock would otherwise wait.
+        // uv of the killed command still runs. Until it ends, no command creates or removes environments. The blocking
+        // uv is replaced first, so that a command that wrongly ignores the lock does not block.
         fs::remove_file(fixture.at("bin/uv")).unwrap();
         let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -1043,7 +1045,7 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let is_removed = || fixture.listed().len() == 1 && fixture.names() == ["env-1"];
         eventually(PATIENCE, is_removed).expect("the lock is free");
     }
-    // The same holds for a kill at any other moment.
+    // Kill the command at other moments too. The newest environment must always be complete.
     symlink(uv(), fixture.at("bin/real")).unwrap();
     fs::rename(fixture.at("bin/real"), fixture.at("bin/uv")).unwrap();
     let mut wait = Duration::from_millis(20);
@@ -1111,8 +1113,8 @@ fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
         let module = library.join("site-packages/tiny_one/__init__.py");
         assert!(module.symlink_metadata().unwrap().is_file());
 
-        // The user's own configuration is used. If it installs packages elsewhere, the command reports them as
-        // missing.
+        // The command uses the user's own configuration. If this configuration installs packages elsewhere, the command
+        // reports the packages as missing.
         let of_pip = format!("[install]\ntarget = {}\n", target(&fixture));
         let of_uv = format!("[pip]\ntarget = {:?}\n", target(&fixture));
         for (file, text) in

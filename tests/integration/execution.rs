@@ -1,4 +1,4 @@
-//! Contract 2: the reply to a synchronous call.
+//! Tests the reply to a synchronous call.
 
 use std::time::{Duration, Instant};
 
@@ -155,7 +155,7 @@ check(1)
          f'expected 2, got {x}'\n           ^^^^^^\nAssertionError: expected 2, got 1\n\nExecution \
          failed with return code 1"
     );
-    // Other code that prints source lines can read them too: the module `traceback`, and threads.
+    // The module `traceback` and an error message from a thread show the source lines of the script too.
     let code = "\
 import threading, traceback
 def fail():
@@ -175,8 +175,8 @@ except ValueError:
     server.finish();
 }
 
-/// The compiler prints a warning, which runs Python code of the standard library before the script's first line. Like
-/// the script, some of this code has no file.
+/// Python prints a warning of the compiler before the first line of the script runs. To print this warning, Python runs
+/// code of the standard library. Some of this code has no source file, like the script.
 fn a_script_that_the_compiler_warns_of_runs_all_the_same(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
     let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");

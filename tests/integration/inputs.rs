@@ -1,5 +1,5 @@
-//! Tests files that a caller passes with a script: the argument `inputs`, the option `--input`, and the field of
-//! batch lines.
+//! Tests files that a caller passes with a script: the argument `inputs`, the option `--input`, and the field `inputs`
+//! of batch lines.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,5 @@
-//! Tests `install` with the file of each client in each state. Also starts a server from a written file.
+//! Tests `install` with the configuration file of each client, for different contents of the file. Also starts a server
+//! from a written file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,8 +48,8 @@ tests! {
         an_end_in_the_middle_of_any_write_leaves_a_whole_file;
 }
 
-/// The clients with files that `install` writes. Each has its name, and the path of its file below the home folder
-/// and below a project.
+/// The clients with configuration files that `install` writes. Each entry has the name of a client, and the path of its
+/// file below the home folder and below a project.
 const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", None),
     ("claude-code", ".claude.json", Some(".mcp.json")),
@@ -968,8 +969,8 @@ fn links_out_of_a_project_are_not_followed() {
     let user = User::new();
     for (client, _, project_file) in CLIENTS {
         let Some(file) = project_file else { continue };
-        // A project from a foreign repository may have a symlink that leads out of the project. It may be the file or
-        // a parent folder.
+        // A project from a foreign repository may have a symlink that leads out of the project. This symlink may be the
+        // file itself or one of its parent folders.
         let project = user.path("project");
         let elsewhere = user.write("elsewhere/file", with_other(client));
         for is_folder in [false, true] {

@@ -1,5 +1,4 @@
-//! Contract 8, the shutdown of the server: at the end of input, by signals, by SIGKILL, and after the client has
-//! exited.
+//! Tests the shutdown of the server: at the end of input, by signals, by SIGKILL, and after the client has exited.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -104,7 +103,7 @@ fn a_call_that_ends_within_the_second_is_answered() {
 
 fn without_calls_the_end_of_input_is_the_end_at_once() {
     for is_initialized in [false, true] {
-        // This is less than the second that calls get at the end of input.
+        // This limit is below one second, the time that calls get at the end of input.
         quickest(Duration::from_millis(900), || {
             let mut server = ServerBuilder::new().unchecked().start();
             if is_initialized {
@@ -124,7 +123,7 @@ fn without_calls_the_end_of_input_is_the_end_at_once() {
 
 fn signals_end_the_server_at_once() {
     for signal in ["TERM", "INT", "HUP"] {
-        // This is less than the second that calls get at the end of input.
+        // This limit is below one second, the time that calls get at the end of input.
         quickest(Duration::from_millis(900), || {
             let mut server = busy_server();
             let sent = Instant::now();
@@ -136,7 +135,7 @@ fn signals_end_the_server_at_once() {
             took
         });
     }
-    // The same holds before the handshake.
+    // A signal also ends the server before the handshake.
     let mut server = ServerBuilder::new().start();
     server.assert_alive();
     server.signal("TERM");

@@ -1,4 +1,5 @@
-//! Tests the texts for a model if a script's output is long (`QWED_MCP_RESULT_CHARS`), and while the script runs.
+//! Tests the texts that a model gets while a script runs, and after a script with long output
+//! (`QWED_MCP_RESULT_CHARS`).
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

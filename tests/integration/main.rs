@@ -1,4 +1,4 @@
-//! Tests of the real binary, mostly over pipes. Each contract has its own module.
+//! Tests of the real binary, mostly over pipes.
 
 #![expect(
     clippy::expect_used,

@@ -89,8 +89,8 @@ fn lines_with_the_same_script_run_once() {
     let (answers, runs) = batch(&lines, &["--once"]);
     assert_eq!((answers.len(), runs), (42, 4 + 2));
     assert_eq!(count_cached(&answers[..40]), 36);
-    // An answer is marked as cached only if the results of all its tests were reused. Each of the two lines may have
-    // executed one test.
+    // An answer is marked as cached only if the results of all its tests were reused. The last two lines have the same
+    // tests, so each of these lines may have executed one test.
     assert!(count_cached(&answers[40..]) <= 1);
     for (number, answer) in answers.iter().take(40).enumerate() {
         assert_eq!(answer["stdout"], format!("{}", number % 4 * 2), "{answer}");
@@ -186,7 +186,8 @@ fn only_runs_that_ended_by_themselves_are_used_again() {
     }
 }
 
-/// With more time, the variant might fail a check. That would change the verdict, so the result is not reused.
+/// A variant repeats a run with changed numbers. If a variant does not end in time, the result is not reused, because a
+/// check might fail with more time and change the verdict.
 fn a_variant_that_does_not_end_makes_the_script_run_again() {
     let ends = json!({ "code": "x = 3\nassert x * 2 == 6" });
     let loops = json!({ "code": "x = 3\nwhile x * 2 != 6:\n    pass\nassert x * 2 == 6" });
@@ -340,7 +341,7 @@ fn scripts_that_can_read_more_always_run() {
 }
 
 fn jobs_and_calls_share_results() {
-    // The time limit belongs to the key. By default, jobs have another limit than calls, so the test makes both
+    // The cache key contains the time limit. By default, jobs and calls have different limits, so the test makes both
     // limits equal.
     let builder = once(ServerBuilder::new());
     let mut server = builder.variable("QWED_MCP_BACKGROUND_TIMEOUT", "200").connect();
@@ -361,7 +362,7 @@ fn a_result_names_the_receipt_of_its_run() {
     for _ in 0..2 {
         let later = server.execute(code);
         assert_eq!(cached(&later), Some(&json!({ "receipt": own })));
-        // The server decides each call, and each call has its own receipt.
+        // The server makes a decision about each call, and each call has its own receipt.
         let statement = receipts.statement(&receipts.file_of(&later));
         assert_ne!(later.meta["qwed.ai/receipt"]["sha256"], own);
         assert_eq!(statement["predicate"]["cached"], json!({ "receipt": own }));

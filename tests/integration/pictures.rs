@@ -1,4 +1,4 @@
-//! Contract 2: the reply contains a script's figures as pictures, and no other files.
+//! Tests the pictures in a reply. The reply contains the figures of a script, and no other files.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -402,7 +402,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         assert_eq!((next.text(), next.pictures.len()), (&*format!("STDOUT:\n2\n\n{DONE}"), 0));
     }
     server.finish();
-    // The server stops reading when it has received more than all pictures may contain.
+    // The server stops reading when it has received more bytes than the pictures of a run may have in total.
     let mut server = connect(builder.variable(SYNC_TIMEOUT, "10000"), is_warm);
     let flood = format!("{tools}os.set_blocking(1, True)\nwhile True: send(b'P', bytes(60000))");
     let result = server.execute(&flood);
@@ -463,8 +463,9 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
     server.finish();
 }
 
-/// After a script has drawn, the server prepares a warm interpreter with the modules for drawing. Until it is ready,
-/// the other warm interpreters run such scripts. They also remain afterwards.
+/// After a script has drawn, the server prepares a warm interpreter with the modules for drawing. Until this
+/// interpreter is ready, scripts that draw run in the other warm interpreters. The other interpreters also remain
+/// afterwards.
 fn scripts_that_draw_have_an_interpreter_of_their_own() {
     let builder = ServerBuilder::new().variable("QWED_MCP_WARM", "on");
     let mut server = builder.without("QWED_MCP_PRELOAD").connect();

@@ -20,7 +20,7 @@ tests! {
         an_interpreter_that_cannot_be_used_is_told_as_what_it_is;
 }
 
-/// Modules of the standard library that files in a folder on the path shadow.
+/// Modules of the standard library. The tests shadow these modules with files in a folder on Python's path.
 const SHADOWS: [&str; 5] = ["json", "platform", "sysconfig", "_bz2", "_ssl"];
 
 /// An interpreter, a home folder, and planted code that creates marker files when Python loads it.
@@ -131,8 +131,8 @@ fn a_shared_library_in_the_home_folder_does_not_open_it() {
     fs::create_dir(&home).unwrap();
     fs::write(home.join("secret"), "s3cr3t").unwrap();
 
-    // This interpreter consists of symlinks to another interpreter. One library is a copy in the home folder, and two
-    // symlinks lead to it.
+    // This interpreter consists of symlinks to another interpreter. One library is a copy in the home folder, and the
+    // interpreter finds this copy through two symlinks.
     let real = public_python().unwrap().canonicalize().unwrap();
     let ask =
         "import _lzma, os, sys; print(os.path.dirname(os.__file__), _lzma.__file__, sep='\\n')";

@@ -23,7 +23,7 @@ tests! {
 /// Claims. Each has a prompt, values with which the claim is true, and replacements with which it is false.
 const CLAIMS: &str = include_str!("prompts/claims.json");
 
-/// Values that the scripts cannot read, or with which a guard cannot decide.
+/// Values for which the scripts must be inconclusive, for example because a script cannot read a value.
 const OTHER_FORMS: &str = include_str!("prompts/other_forms.json");
 
 /// Returns the values, with replacements from `other`.

@@ -151,7 +151,7 @@ fn each_script_leaves_a_receipt() {
     let client = about["caller"]["client"].as_str().unwrap();
     assert!(!client.is_empty(), "{about}");
 
-    // Runs that end differently, refused calls and jobs leave receipts too.
+    // Runs with other endings, refused calls and jobs leave receipts too.
     for (code, ending) in
         [("import sys; sys.exit(3)", "exited"), ("print('x' * 3_000_000)", "capped")]
     {
@@ -669,7 +669,7 @@ fn a_replay_reports_differences() {
     let document = said["document"].as_str().unwrap();
     assert!(document.starts_with("sha256:") && exit == Some(1), "{said}");
 
-    // The current rules refuse the script, or the admin gate is closed.
+    // A replay does not run the script if the current rules refuse the script, or if the admin gate is closed.
     let receipt = of(receipts.server().unchecked(), "eval('print(1)')");
     let (said, exit) = replay(&receipts, &receipt, &script, &[], as_it_was);
     assert_eq!(exit, Some(3), "{said}");
@@ -729,7 +729,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     let (said, exit) = replay(&receipts, &receipt, &script, &[], elsewhere);
     assert_eq!((&said["verdict"], exit), (&json!("differs"), Some(1)), "{said}");
     assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
-    // Without the stored output, the report knows only its digest.
+    // Without the stored output, the report has only the digest of the output.
     let outputs = receipts.path("receipts/outputs");
     let elsewhere_kept = receipts.path("kept");
     fs::rename(&outputs, &elsewhere_kept).unwrap();

@@ -1,7 +1,6 @@
-//! Tests the requirements of the MCP specification for a server with tools only, in both eras. Each row is a MUST, or
-//! a SHOULD that is visible from outside. If the server deviates on purpose, the row states the reason, and its check
-//! covers the actual behaviour.
-//! checks the actual behaviour.
+//! Tests the requirements of the MCP specification for a server with tools only, in both eras. Each row is a MUST
+//! requirement, or a SHOULD requirement with a visible effect. If the server deviates on purpose, the row states the
+//! reason, and its check covers the actual behaviour.
 
 use std::time::Duration;
 
@@ -36,7 +35,8 @@ enum Check {
     Reply { method: &'static str, params: Value, holds: fn(&Value) -> bool },
     /// The reply to the request must have this text at this path.
     Value { method: &'static str, params: Value, place: &'static str, text: &'static str },
-    /// The check needs more than one request. Its error is the message that violates the requirement.
+    /// The check needs more than one request. The function returns a message that violates the requirement as its
+    /// error.
     Sequence(fn(&mut McpProcess) -> Result<(), Value>),
 }
 
@@ -136,7 +136,7 @@ fn next(server: &mut McpProcess) -> Value {
     server.next_message(deadline(Duration::from_secs(30))).unwrap_or(Value::Null)
 }
 
-/// Asserts that no message arrives for longer than the interval of progress messages.
+/// Asserts that no message arrives within a time that is longer than the interval of progress messages.
 fn silence(server: &mut McpProcess) -> Result<(), Value> {
     server.next_message(Duration::from_millis(800)).map_or(Ok(()), Err)
 }

@@ -1,5 +1,5 @@
-//! Tests the sandbox: the scripts that work in it, the isolation of runs, and machines that lack a part of it. The
-//! module `abuse` tests attacks.
+//! Tests the sandbox: the scripts that work in it, the isolation of runs, and machines that lack a part of the sandbox.
+//! The module `abuse` tests attacks.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -344,7 +344,7 @@ fn a_run_that_uses_everything_up_ends_and_the_next_call_is_clean() {
         let next = server.execute("print(open('mine', 'w').write('x'))");
         assert_eq!(next.text(), "STDOUT:\n1\n\nExecution completed successfully.", "{name}");
     }
-    // A background job ends in the same way.
+    // The memory limit also ends a background job, with the same message.
     let job = server.place("x = []\nwhile True: x.append(bytearray(2 ** 22))");
     let text = server.wait_for_job(&job).text().to_owned();
     assert_eq!(text, format!("Status: failed\n\nResult:\n{MEMORY_LIMIT}"));
@@ -421,7 +421,7 @@ fn no_code_runs_without_the_required_sandbox() {
             // The reply must not suggest to the model that the sandbox can be weakened.
             assert!(!text.contains("QWED_MCP_SANDBOX"), "{text}");
             assert_eq!(result.meta["qwed.ai/execution"], Value::Null);
-            // A background job is refused too. Harmful code is still refused for its findings first.
+            // A background job is refused too. Even without a sandbox, harmful code is refused because of its findings.
             let arguments = json!({ "code": "print(1)", "background": true });
             let job = server.call("execute_python_code", &arguments);
             assert_eq!(job.meta["qwed.ai/decision"]["error_code"], "QWED-MCP-RISK-009");

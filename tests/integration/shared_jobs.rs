@@ -109,8 +109,8 @@ fn any_server_answers_for_a_job() {
         "A job is its user's alone, and is kept for one hour after its last change."
     );
 
-    // Cancelling a request cancels its job, even if another server runs the job. It does not cancel the job of
-    // another server's request with the same id.
+    // Cancelling a request cancels its job, even if another server runs the job. The other server has a request with
+    // the same id, but the job of that request is not cancelled.
     let code = json!({ "code": "import time\ntime.sleep(60)", "background": true });
     let place = |server: &mut McpProcess| {
         let request = server.start_call("execute_python_code", &code);

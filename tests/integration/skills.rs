@@ -1,5 +1,5 @@
-//! Tests the skill: over MCP, in folders, and its examples with the real packages. Also tests the list of members
-//! that follows a script's wrong use of a QWED object.
+//! Tests the skill: over MCP, in folders, and its examples with the real packages. Also tests the list of members that
+//! the server shows after a script has used a QWED object wrongly.
 
 use std::fs;
 use std::path::Path;
@@ -200,7 +200,7 @@ fn other_errors_have_no_list_of_members() {
         "def trace_to_dict(): pass\ntrace_to_dict(1)",
         "from json import nothing",
         "raise SystemExit(1)",
-        // Several packages have the type in the message, and no variable has this type.
+        // Several packages have a type with the name in the error message, and no variable of the script has this type.
         "import qwed_finance, qwed_tax.models\nqwed_finance.FinanceVerifier().verify_irr([-1, 2], '1')['x']",
         "def f():\n    class DeadlineGuard: pass\n    return DeadlineGuard()\nf()[0]",
     ] {
@@ -246,8 +246,8 @@ fn the_list_is_of_the_object_that_was_used() {
 
 fn no_code_of_the_script_runs_for_the_list() {
     let mut server = ServerBuilder::new().unchecked().connect();
-    // Each access to this object's class would print a line. The profiler would count calls of the function that
-    // lists members.
+    // Each access to `__class__` of this object would print a line. The profiler counts the calls of `members_of`,
+    // which lists members.
     let script = "import qwed_legal, sys, atexit\ncount = 0\n\
                   def profile(frame, event, argument):\n    global count\n    count += frame.f_code.co_name == 'members_of'\n\
                   atexit.register(lambda: print('calls', count))\n\

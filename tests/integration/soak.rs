@@ -20,7 +20,7 @@ const WARM_UP: usize = 300;
 /// After this number of calls, a second server is killed or loses its client during its work.
 const ANOTHER_SERVER: usize = 250;
 
-/// The timeout of a call. It is long because of busy machines, so only a few calls exceed it on purpose.
+/// The timeout of a call. The timeout is long, so that a call on a busy machine does not exceed it by accident.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const DETACHES: &str = "\

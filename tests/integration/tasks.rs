@@ -98,7 +98,7 @@ fn clients_that_declare_the_extension_get_a_task_and_others_the_text() {
     let discovered = server.request("server/discover", &with_tasks(json!({})));
     assert_eq!(discovered["result"]["capabilities"]["extensions"][EXTENSION], json!({}));
     create(&mut server, "pass");
-    // A declaration has no effect on later requests. Neither has the opt-in of 2025-11-25.
+    // A declaration has no effect on later requests. The opt-in of revision 2025-11-25 has no effect either.
     let mut as_before = background("pass");
     as_before["task"] = json!({ "ttl": 60000 });
     for params in [without_tasks(background("pass")), without_tasks(as_before.clone())] {
@@ -192,7 +192,7 @@ fn a_task_is_cancelled_by_its_own_request_only() {
     call["_meta"]["progressToken"] = json!("p");
     let request = server.start_request("tools/call", &call);
     let id = id_of(&server.reply(request)["result"]);
-    // Discard the progress messages before the reply, because they belong to the call.
+    // Discard the progress messages that the call sent before its reply.
     while server.next_message(Duration::ZERO).is_some() {}
     until(|| get(&mut server, &id)["statusMessage"] == "running");
     // The request already has its reply, so cancelling it does not cancel the task. The task sends no progress

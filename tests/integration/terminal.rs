@@ -643,7 +643,7 @@ const VOLATILE: [(&str, &str); 9] = [
     (r"\x1b\[[0-9;]*m", ""),
     (r"running for \d+ s\r", ""),
     (r"\r\x1b\[K", ""),
-    // The line end after `^C` depends on whether the clock could still clear its line.
+    // The line end after `^C` is optional, because the clock may already have cleared its line.
     (r"\^C\n?", "^C\n"),
     (r", \d+\.\d s\n", ", {seconds} s\n"),
     (r"\b[0-9a-f]{64}\b", "{hash}"),

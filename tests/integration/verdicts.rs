@@ -272,8 +272,8 @@ fn the_values_of_a_failed_check_are_reported() {
         }
         assert_eq!(off.execute(code).texts.len(), 1, "{code}");
     }
-    // No values are reported: the condition has no variable part, no check failed, or the failed check did not end
-    // the script.
+    // No values are reported if the condition has no variable part, if no check failed, or if the failed check did not
+    // end the script.
     for code in [
         "assert 4 == 3",
         "x = 1\nassert x + 1 == 2\nraise ValueError(x)",
@@ -434,7 +434,7 @@ b\\d
     let statement = run(code);
     let lines = [r#"text == """a\nb\\d\n""""#, r"len(text) == len('''a\nb\\d\n''')"];
     assert_eq!(statement, lines.join("\n"));
-    // The lines of the statement are equivalent to the checks, so they hold too.
+    // The lines of the formal statement are equivalent to the checks, so these lines also hold as checks.
     assert_eq!(run(&lines.map(|line| format!("assert {line}")).join("\n")), statement);
 }
 
@@ -467,8 +467,8 @@ fn documents_pass_the_published_schema_and_resolver() {
     assert!(changes > 100, "{changes}");
 }
 
-/// Validates documents with the published schema and the published resolver. Returns the number of documents, of
-/// verified documents, and of changes that the resolver detected.
+/// Validates documents with the published schema and the published resolver. Returns three numbers: all documents, the
+/// verified documents, and the changes that the resolver detected.
 pub(crate) fn resolve(documents: &[Value]) -> [u64; 3] {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("documents.jsonl");
@@ -548,7 +548,7 @@ fn checks_that_cannot_fail_are_reported_before_a_run() {
     }
 }
 
-/// Scripts whose only check holds with any numbers. The analysis does not detect this.
+/// Scripts with a check that holds even if the numbers in the script are changed. The analysis does not detect this.
 const UNCHANGED: &[&str] = &[
     "import re\nclaim = 8336000\ntext = f'the city had {claim:,} inhabitants'\n\
      found = int(re.search(r'[\\d,]+', text).group().replace(',', ''))\nassert found == claim",
@@ -561,7 +561,7 @@ fn checks_that_hold_with_any_numbers_are_found_by_variants() {
         "assert sum(range(101)) == 5050",
         "import re\ntext = 'the city had 8,336,000 inhabitants'\n\
          assert int(re.search(r'[\\d,]+', text).group().replace(',', '')) == 8336000",
-        // A claim about all elements of a range does not depend on the numbers.
+        // A claim about all elements of a range holds for other ranges too, but is not vacuous.
         "for n in range(1, 60):\n    assert sorted(range(n, 0, -1)) == list(range(1, n + 1))",
     ];
     let lines: Vec<Value> =
@@ -571,7 +571,7 @@ fn checks_that_hold_with_any_numbers_are_found_by_variants() {
     assert_eq!(outcomes_of_batch(&lines, &["--vacuity"]), with_variants);
 }
 
-/// A variant prints nothing. It gets the same standard input as the script.
+/// A variant is a run with changed numbers. A variant prints nothing, and gets the same standard input as the script.
 fn variants_are_a_part_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let (script, stdin) = (folder.path().join("a.py"), folder.path().join("stdin"));

@@ -44,7 +44,8 @@ tests! {
         numbers_are_computed_as_in_a_new_interpreter;
 }
 
-/// The number of processes at rest: the fork server's own, its supervisor, and the supervisor's init process.
+/// The number of processes at rest: the processes of the fork server, its supervisor, and the supervisor's init
+/// process.
 const AT_REST: usize = FORK_SERVER_PROCESSES + 2;
 
 fn cold() -> McpProcess {
@@ -165,7 +166,7 @@ fn a_script_ends_warm_as_it_does_cold() {
     warm.finish();
 }
 
-/// Words in corpus scripts whose output differs between any two runs.
+/// If a corpus script contains one of these words, its output differs between any two runs.
 const RANDOM: &[&str] = &["random", "uuid", "secrets", "time", "perf_counter", "id("];
 
 fn honest_scripts_print_the_same_warm_and_cold() {
@@ -319,8 +320,8 @@ print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), nu
     server.finish();
 }
 
-/// Each page that a fork writes to is copied after a page fault. Loading modules leaves gaps on many pages. The
-/// allocations of this script fit on 102 pages.
+/// When a fork first writes to a page, the kernel copies this page. Loading modules leaves gaps on many pages. If the
+/// fork does not use these gaps, the allocations of this script fit on 102 pages.
 #[cfg(target_env = "gnu")]
 fn allocations_of_a_fork_are_contiguous() {
     let mut server = warm("ctypes,json,unittest,sympy,numpy");
@@ -523,8 +524,8 @@ attempt("network", lambda: socket.create_connection(("127.0.0.1", 22), 1))
 attempt("signal", lambda: os.kill(server, 0))
 "#;
 
-/// The fork server loads a module that tries to reach the machine. The server runs as an ordinary user, because this
-/// user can read the server's files.
+/// The fork server loads a module that tries to reach the machine. The server runs as an ordinary user. The module then
+/// runs as the same user, so file permissions do not protect the server's files.
 fn a_hostile_module_that_is_loaded_finds_no_way_to_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -693,7 +694,8 @@ fn one_thread_watches_all_runs() {
     let ids: Vec<_> = (0..RUNS).map(|_| server.start_execute(memory)).collect();
     let run = || descendants(server.pid()).len() >= AT_REST + RUNS;
     assert!(eventually(Duration::from_secs(60), run).is_some());
-    // The server enforces the memory limit of this last run, so it also watches the earlier runs.
+    // The server enforces the memory limit of this last run too, although the server does not start a thread for each
+    // run.
     let greedy = server.execute("x = bytearray(300 << 20)\nimport time\ntime.sleep(600)");
     assert!(greedy.text().contains("The memory limit"), "{:?}", greedy.texts);
     let now = threads(server.pid());
@@ -711,7 +713,7 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     let _busy = BusyProcessors::start();
     for (script, starved) in [
         ("while True: pass", Value::Bool(true)),
-        // The two processes of this run delay each other, and other processes delay both.
+        // This run has two processes, which delay each other. Processes outside of the run delay them too.
         ("import os\nos.fork()\nwhile True: pass", Value::Bool(true)),
         ("import time\ntime.sleep(600)", Value::Null),
         ("print(1)", Value::Null),
@@ -824,7 +826,8 @@ fn a_worn_fork_server_hands_over_without_a_cold_run() {
     let first = supervisor(&server);
     let mut successors = std::collections::BTreeSet::new();
     let begun = Instant::now();
-    // The pauses keep the calls below the number of runs that an old fork server may still execute.
+    // Pause after each call, so that an old fork server does not reach its maximum number of runs before its successor
+    // is ready.
     let mut calls = 0;
     while successors.len() < 3 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{successors:?}");

@@ -1,4 +1,4 @@
-//! Contract 8: the rules for messages.
+//! Tests the rules for messages.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -124,8 +124,7 @@ fn an_id_is_free_as_soon_as_its_reply_is_read() {
             |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         ids.iter().map(ping).collect::<String>()
     };
-    // With the maximum of concurrent requests, the test also checks that a reply frees its slot as soon as it is
-    // read.
+    // If the number of requests is the maximum, the test also checks that a reply frees its slot as soon as it is read.
     for count in [100, i64::try_from(PLACES).unwrap()] {
         let mut again: Vec<i64> = (1..=count).collect();
         let mut answered = 0;

@@ -90,7 +90,7 @@ const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
 
 const INTEGRATIONS: Other = Other::Script("test_the_samples_of_the_document");
 
-/// Blocks that no command prints: the page, the beginning of the block, and its check.
+/// Blocks that no command prints. Each entry has the page, the beginning of the block, and the check of the block.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "let analysis = qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
@@ -158,7 +158,7 @@ enum Other {
     Script(&'static str),
 }
 
-/// Parts of an output that differ between runs: a field, a pattern and a replacement.
+/// Parts of an output that differ between runs. Each entry has a description, a pattern and a replacement.
 const VOLATILE: &[(&str, &str, &str)] = &[
     ("timestamp", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "{time}"),
     (
@@ -384,7 +384,7 @@ fn a_sample_that_differs_is_found() {
     }
 }
 
-/// Prepares a folder as the pages assume it: with the program on `PATH`, the examples and the documents.
+/// Prepares a folder as the pages assume it. The folder contains the program, the examples and the documents.
 fn prepare(folder: &Path) {
     fs::create_dir(folder.join("bin")).unwrap();
     std::os::unix::fs::symlink(binary(), folder.join("bin/qwed-mcp")).unwrap();
@@ -443,7 +443,7 @@ fn commands_print_what_the_documents_show() {
     assert!(compared >= 9, "{compared}");
 }
 
-/// Checks that clients know all fields of a configuration, and that the server knows its variables.
+/// Checks the configurations of clients. The client must know each field, and the server must know each variable.
 fn configurations_of_clients_are_sound() {
     let settings = first_columns(&read("docs/CONFIGURATION.md"));
     let mut checked = 0;

@@ -28,7 +28,7 @@ fn the_settings_are_those_of_the_program() {
     let mut read_by_the_program: BTreeSet<String> =
         literals.filter(|text| name.is_match(text)).collect();
     read_by_the_program.retain(|name| !name.starts_with("QWED_MCP_TEST_"));
-    // The server only sets this variable, for tests of a workspace.
+    // The server sets this variable for the tests of a workspace, and never reads it.
     assert!(read_by_the_program.remove("QWED_ARTIFACTS"));
     read_by_the_program.extend(["PATH", "PYTHONPATH"].map(str::to_owned));
     let page = read("docs/CONFIGURATION.md");

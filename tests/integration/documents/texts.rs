@@ -1,5 +1,5 @@
-//! Compares `docs/REFERENCE.md` with the sources in both directions. Each text of the page must be in a
-//! source. Each text of an error type, log line, code and warning of a source must be on the page.
+//! Compares `docs/REFERENCE.md` with the sources in both directions. Each text on the page must be in a source. Each
+//! error, log line, code and warning in a source must be on the page.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -131,7 +131,7 @@ fn parts(text: &str) -> Vec<String> {
 /// The pieces of all literals. A piece is the text between two inserted values.
 struct Pieces {
     all: BTreeSet<String>,
-    /// The ends of all pieces, each from the start of a word.
+    /// The ends of all pieces. Each end begins at the start of a word.
     ends: HashSet<String>,
     /// All pieces in one string, for a fast search.
     joined: String,
@@ -152,8 +152,8 @@ impl Pieces {
         Self { all: pieces, ends, joined }
     }
 
-    /// Returns whether pieces can form this part of a text. It is within a piece, or consists of the end of a piece,
-    /// whole pieces, and the beginning of a piece.
+    /// Returns whether pieces can form `part`. Either `part` is within a piece, or `part` consists of the end of a
+    /// piece, then whole pieces, then the beginning of a piece.
     fn make(&self, part: &str) -> bool {
         if self.joined.contains(part) {
             return true;
@@ -177,7 +177,7 @@ impl Pieces {
         longer.any(|piece| piece.len() >= PIECE_BYTES_MIN)
     }
 
-    /// Finds the ends of pieces with which a part begins. Returns their lengths.
+    /// Returns the lengths of all prefixes of `part` that are the end of a piece. Ignores short prefixes.
     fn ends_that_begin(&self, part: &str) -> BTreeSet<usize> {
         let ends = prefixes(part).filter(|prefix| self.ends.contains(*prefix));
         ends.map(str::len).filter(|length| *length >= PIECE_BYTES_MIN).collect()
@@ -191,7 +191,7 @@ fn prefixes(text: &str) -> impl Iterator<Item = &str> {
 
 /// The minimum size of the beginning or end of a piece, because shorter texts match by chance.
 const PIECE_BYTES_MIN: usize = 8;
-/// The maximum size of the end of a piece. Texts on the page are shorter.
+/// The maximum size of the end of a piece. No text on the page is longer than this.
 const END_BYTES_MAX: usize = 1000;
 
 /// Returns the parts of a text on the page that the program cannot print. A number on the page may be an inserted
@@ -267,7 +267,7 @@ fn each_error_and_log_line_of_the_program_is_in_the_reference() {
     assert!(checked > 220, "{checked}");
 }
 
-/// Returns whether people read a literal, because it is within one of these attributes and macros.
+/// Returns whether people read a literal. Such a literal is within one of the attributes and macros in [`SPEAKERS`].
 fn speaks(literal: &Literal) -> bool {
     let before = &literal.before;
     let start = SPEAKERS.iter().filter_map(|speaker| before.rfind(speaker)).max();

@@ -217,7 +217,7 @@ fn a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model() {
          read: \
          No such file or directory"
     );
-    // Logged at the start, and when the policy disappears again, but not for each call.
+    // The error is logged at the start and when the policy disappears again, but not for each call.
     assert_eq!(log.matches(&expected).count(), 2, "{log}");
 }
 

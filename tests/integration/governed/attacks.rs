@@ -75,7 +75,7 @@ const NOT_THERE_OR_READ_ONLY: &[&str] =
 const REFUSED: &[&str] =
     &["Operation not permitted", "Permission denied", "Function not implemented"];
 
-/// The targets of the attacks that must stay open or alive.
+/// The targets of the attacks. The sockets must stay open and the process must stay alive during the attacks.
 struct Targets {
     _tcp: TcpListener,
     _sockets: [UnixListener; 2],
@@ -233,6 +233,6 @@ fn works_without_a_sandbox(workspace: &Path) {
     assert!(eventually(Duration::from_secs(10), goes_on).is_some(), "the control does not go on");
     let folder = workspace.parent().unwrap().join("control/files");
     let _ = Command::new("pkill").args(["-f", folder.to_str().unwrap()]).status();
-    // `pkill` does not match the forked process. It exits when its folder is removed.
+    // `pkill` does not match the forked process. The forked process exits when this folder is removed.
     fs::remove_dir_all(folder).unwrap();
 }

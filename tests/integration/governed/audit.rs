@@ -132,7 +132,7 @@ fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrup
     let rows = governed.audit_rows();
     let (started, finished) = (runs_with(&rows, "TOOL_STARTED"), runs_with(&rows, "TOOL_FINISHED"));
     assert!(started.len() > 20 && finished.is_subset(&started), "{report}");
-    // If a run was answered, the log has its end.
+    // If the server has answered a call, the audit log contains the end of the run.
     assert!(answered.iter().all(|id| finished.contains(id)), "a run that was told is not finished");
     let interrupted: BTreeSet<_> = started.difference(&finished).cloned().collect();
     assert!(!interrupted.is_empty() && !finished.is_empty(), "{report}");

@@ -83,7 +83,7 @@ fn evidence_tells_what_the_run_was_made_with() {
     let end = row("TOOL_FINISHED", "run_pytest");
     let written = fs::read(governed.artifact(&id, "evidence.json")).unwrap();
     assert_eq!(details(end)["evidence_sha256"], sha256(&written));
-    // The row of a call that reads has the id of the read run.
+    // The row about a call of `get_evidence` contains the id of the requested run.
     assert_eq!(details(row("MCP_TOOL_CALL", "get_evidence"))["read_run"], id);
 }
 

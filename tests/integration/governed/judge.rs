@@ -1,7 +1,7 @@
-//! Tests the judge of tests. At each level, these tests check that attacks of code under test fail, and that the
-//! level accepts certain test suites.
+//! Tests the judge of tests. At each level, these tests check that the level detects certain attacks and accepts
+//! certain test suites.
 //!
-//! Each attack is code under test that is wrong. The first test of this file shows that plain pytest passes it.
+//! Each attack contains wrong code under test. The first test of this file shows that this code passes in plain pytest.
 
 use std::fs;
 use std::path::Path;
@@ -61,12 +61,12 @@ const RIGHT: &str = "def add(a, b):\n    return a + b\n";
 /// Wrong code under test. It is appended to the file, so it replaces earlier definitions.
 const WRONG: &str = "\n\ndef add(a, b):\n    return a - b\n";
 
-/// The location of an attack. It determines the level that a judge needs at least.
+/// The location of an attack. The location determines the lowest level that detects the attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In the tests, their configuration or a `conftest.py`. The admin's files replace all of these.
     Tests,
-    /// In the code under test. It must run in its own process.
+    /// In the code under test. This code must run in its own process.
     Code,
 }
 
@@ -77,8 +77,8 @@ struct Attack {
     files: &'static [(&'static str, &'static str)],
 }
 
-/// The attacks. The content of their file `calc.py` precedes [`WRONG`]. Without this file, the code is [`WRONG`]
-/// alone.
+/// The attacks. If an attack has a file `calc.py`, a wrong function is appended to this file. Otherwise, `calc.py`
+/// contains only [`WRONG`].
 const ATTACKS: [Attack; 19] = [
     Attack {
         what: "a hook says that every test passed",
@@ -265,7 +265,7 @@ impl Attack {
     }
 }
 
-/// A workspace, and the admin's tests with their list. The list was recorded with correct code.
+/// A workspace, the admin's tests, and the recorded list of these tests. The list is recorded with correct code.
 struct Judged {
     governed: Governed,
 }
@@ -594,8 +594,8 @@ fn an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests() {
         "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n";
     let judged = Judged::new();
     let workspace = &judged.governed.workspace;
-    // This environment has the packages of the tests' environment. The workspace is installed in it, as `pip install
-    // --editable` does it.
+    // This environment has the packages of the tests' environment. The workspace is installed as with `pip install
+    // --editable`.
     let venv = judged.governed.beside("venv");
     let made =
         Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(&venv).output().unwrap();
@@ -622,8 +622,8 @@ fn an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests() {
         fs::write(workspace.join("calc.py"), code).unwrap();
         fs::write(workspace.join("projplugin.py"), plugin).unwrap();
     };
-    // At both levels, the plugin must not be loaded. Only the level isolated protects against code under test that
-    // changes pytest.
+    // At both levels, the plugin must not be loaded. If the code under test changes pytest, only the level `isolated`
+    // protects the tests.
     for (level, code) in [("pinned", WRONG.to_owned()), ("isolated", format!("{NO_TEST}{WRONG}"))] {
         write(RIGHT, "");
         judged.require(level, "");
@@ -662,7 +662,8 @@ fn only_tests_that_pass_are_recorded() {
         assert!(printed.contains("not every test passed, so nothing was recorded"), "{printed}");
         assert!(!list.exists(), "{tests}");
     }
-    // These tests do not test the workspace, but for example an installed copy of the code.
+    // These tests import no module of the workspace. For example, tests could import an installed copy of the code
+    // instead.
     fs::write(
         judged.tests().join("test_calc.py"),
         "import json\ndef test(): assert json.loads('1') == 1\n",
@@ -722,7 +723,7 @@ struct Answer {
     wrong: &'static str,
 }
 
-/// Tests. The code under test can skip one.
+/// Two tests. The code under test decides whether the second test is skipped.
 const SKIPS_BY_THE_CODE: &[(&str, &str)] = &[(
     "test_a.py",
     "import calc, pytest\ndef test_a(): assert calc.add(2, 3) == 5\n@pytest.mark.skipif(not calc.HAS, reason='no')\ndef test_b(): assert calc.add(1, 1) == 2\n",
@@ -743,7 +744,7 @@ HAS = False
 def add(a, b): return a + b
 ";
 
-/// Writes compiled tests that always pass to a folder where pytest once searched for them.
+/// Writes compiled tests that always pass to the folder `compiled` in `TMPDIR`. pytest must not load these tests.
 const COMPILED: &str = "import glob, importlib.util, marshal, os, pytest, sys
 d = os.environ['TMPDIR'] + '/compiled'
 os.makedirs(d, exist_ok=True)
@@ -1268,7 +1269,8 @@ const ANSWERS: &[Answer] = &[
     },
 ];
 
-/// Different correct code. Its answers are equal in all relevant properties.
+/// Cases with two correct versions of the code. Here, the field `wrong` contains correct code too, so the tests must
+/// pass.
 const ALIKE: &[Answer] = &[
     Answer {
         what: "iterators of other types",
@@ -1315,7 +1317,7 @@ fn other_right_code_passes() {
     assert!(text(&reply).starts_with("Status: passed, exit code 0, judged: isolated\n"), "{reply}");
 }
 
-/// Records a list with the correct code of all answers. Then judges their other code.
+/// Records a list with the code in the fields `right`. Then judges the code in the fields `wrong`.
 fn judged_after_a_change(answers: &[Answer]) -> (McpProcess, Judged, Value) {
     let judged = Judged::new();
     // Each test has its own file and its own module.

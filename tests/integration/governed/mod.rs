@@ -199,7 +199,7 @@ pub(crate) fn text(reply: &Value) -> &str {
     reply["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {reply}"))
 }
 
-/// Returns the line with the counts of a run. It follows the line with the status.
+/// Returns the line with the counts of a run. This line follows the line with the status.
 #[track_caller]
 pub(crate) fn counted(reply: &Value) -> &str {
     let mut lines = text(reply).lines();

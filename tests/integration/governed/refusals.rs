@@ -1,4 +1,4 @@
-//! Contract 7: every refusal, with its error code, its name and its row in the audit log.
+//! Tests every refusal of governed tools, with its error code, its name and its row in the audit log.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -28,7 +28,7 @@ const TEST: &str = "tests/test_ledger.py::test_overdrawn";
 /// The password in the URL. The tests' database does not require one.
 const PASSWORD: &str = "hunter2hunter2";
 
-/// Creates two servers with separate data folders. Both use the tokens of the first.
+/// Creates two servers with separate data folders. Both servers use the tokens of the first server.
 fn servers(url: &str) -> [Governed; 2] {
     let url = url.replace("qwed@", &format!("qwed:{PASSWORD}@"));
     let first = Governed::sharing("ledger", Some(url.clone()));
@@ -246,7 +246,7 @@ fn nothing_is_done_without_the_database() {
     let script = call_as(&mut server, "", "execute_python_code", json!({ "code": "print(1)" }));
     assert_eq!(script["result"]["isError"], true, "{script}");
     assert_eq!(runs(), before);
-    // A server does not start either.
+    // While the database is not available, no server can start.
     let output = here.server().variable("QWED_MCP_WARM", "off").command().output().unwrap();
     assert!(!output.status.success(), "{output:?}");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -135,7 +135,7 @@ fn a_data_folder_that_others_can_change_is_not_used() {
             let (code, log) = start();
             let expected = format!("{} has mode {:04o}", path.display(), before | wrong);
             assert!(code == Some(1) && log.contains(&expected), "{code:?}: {log}");
-            // No token is created there either.
+            // With this mode, `token create` fails too.
             let made = governed.command(&["token", "create", "--user", "x", "--role", "admin"]);
             assert!(made.status.code() == Some(2) && made.stdout.is_empty(), "{made:?}");
             set_mode(path, before);

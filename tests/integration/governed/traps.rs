@@ -102,8 +102,8 @@ fn mark_as_complete(environment: &Path) {
     fs::write(environment.join("qwed-env.json"), marker.to_string()).unwrap();
 }
 
-/// Records the files of an environment that packages may not add: symlinks, the program, `pyvenv.cfg`, and the
-/// folders of the library.
+/// Records the files that packages may not add to an environment: symlinks, the program, `pyvenv.cfg`, and the folders
+/// of the library.
 fn record_startup(environment: &Path, folder: &Path, record: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(environment.join(folder)).unwrap().map(Result::unwrap) {
         let name = folder.join(entry.file_name());
@@ -180,7 +180,8 @@ fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
             assert!(!marker.exists(), "{what}: code of the workspace ran outside");
         }
     };
-    // The server's program is in an environment of the workspace. A symlink outside of the workspace leads to it.
+    // The server's program is in an environment of the workspace. A symlink outside of the workspace leads to this
+    // program.
     fs::write(governed.workspace.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
     let program = governed.workspace.join(".venv/bin/qwed-mcp");
     crate::harness::copy_program(binary(), &program);
@@ -287,8 +288,8 @@ fn a_shim_does_not_look_into_the_workspace() {
     assert!(!marker.exists(), "{}", fs::read_to_string(&marker).unwrap());
 }
 
-/// Creates an environment with the packages of the tests' environment. `source` is installed in it, as `pip install
-/// --editable` does it.
+/// Creates an environment with the packages of the tests' environment. `source` is installed as with `pip install
+/// --editable`.
 fn environment(folder: &Path, source: &Path) -> PathBuf {
     let made = Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(folder).status();
     assert!(made.unwrap().success());
@@ -368,7 +369,7 @@ def test_wrong():
     }
 }
 
-/// Refused calls, the test of the sandbox, and `doctor` must not start Python without protection either.
+/// Refused calls, the test of the sandbox, and `doctor` must not start Python without protection.
 fn nothing_is_started_where_nothing_would_hold_it() {
     let governed = Governed::new("ledger");
     // Scripts of a root server run as `nobody`, so other users must be able to open these files.

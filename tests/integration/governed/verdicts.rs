@@ -1,4 +1,4 @@
-//! Tests the verdict on a run, independently of the claims of its tests.
+//! Tests the verdict on a run of tests. The tests may forge their own reports.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
         (forged("os._exit(86)"), "error", 86, ended),
         (forged("os.kill(os.getpid(), 9)"), "error", -9, "killed by signal 9 (SIGKILL)"),
         ("import os\nos.kill(os.getpid(), 11)".to_owned(), "error", -11, "signal 11 (SIGSEGV)"),
-        // The report of this run is true.
+        // The report of this run is not forged.
         (
             "import atexit, os\natexit.register(os.kill, os.getpid(), 11)\ndef test_it(): pass\n"
                 .to_owned(),
@@ -56,7 +56,7 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
             -11,
             "signal 11 (SIGSEGV)",
         ),
-        // A coverage plugin does this if the coverage is below its limit.
+        // This test changes the exit code, as a coverage plugin does if the coverage is too low.
         (
             "import pytest\ndef test_it(request):\n    session = request.session\n    \
              request.config.add_cleanup(lambda: None)\n    \
@@ -200,7 +200,8 @@ fn what_the_tests_forge_is_not_passed_on_as_a_result() {
     server.finish();
 }
 
-/// ESC, a CSI of one byte, a direction override, an isolate, a tag, a carriage return.
+/// Control and format characters: ESC, a CSI of one byte, a direction override, an isolate, a tag, a carriage return,
+/// and BEL.
 const HIDDEN: &str = "\\x1b[2J\\x9b2J\\u202e\\u2066\\U000e0041\\r\\x07";
 
 fn what_nobody_sees_does_not_reach_the_model() {
@@ -262,7 +263,7 @@ os._exit(3)
     server.finish();
 }
 
-/// With these settings, pytest runs no test, or one test several times, and reports too many passed tests.
+/// With the options of the first three cases, pytest runs no test. Such tests must not count as passed.
 fn what_was_only_set_up_has_not_passed() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();

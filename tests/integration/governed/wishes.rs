@@ -54,8 +54,8 @@ fn scripts_take_a_token_where_the_policy_says_so() {
         assert_eq!(run(&governed.user), ran, "{policy}");
         assert_eq!(run(&governed.admin), ran, "{policy}");
     }
-    // The log has the refused calls. While the policy cannot be read, it is not known whether scripts need a token,
-    // so all are refused.
+    // The log contains the refused calls. While the policy cannot be read, the server does not know whether scripts
+    // need a token, so the server refuses all scripts.
     let rows = governed.audit_rows();
     let outcomes: Vec<_> = rows.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
     let count = |outcome: &str| outcomes.iter().filter(|it| **it == outcome).count();
@@ -209,7 +209,7 @@ fn an_export_is_verified_without_the_store() {
     let (code, told) = verify(&rest, &["--head", third["hash"].as_str().unwrap()]);
     assert_eq!((code, &told["known_head"]), (Some(0), &json!({ "row": 3 })), "{told}");
     assert_eq!(told["follows"], third["hash"]);
-    // Exports that were changed afterwards.
+    // Each of these exports was changed after it was written.
     let joined = |lines: &[&str]| lines.join("\n") + "\n";
     for (changed, seq, flaw) in [
         (whole.replacen("\"ada\"", "\"eve\"", 1), 1, "changed"),

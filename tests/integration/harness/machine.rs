@@ -38,7 +38,8 @@ pub(crate) enum Need {
     Postgres,
     /// Root runs the tests, so they can start processes of other users.
     Root,
-    /// An interpreter with the tests' packages that every user can start. It matters only if root runs the tests.
+    /// An interpreter that every user can start, with the tests' packages. This need matters only if root runs the
+    /// tests.
     PublicPython,
     /// The test takes many seconds. `cargo test` ignores tests with this need.
     Time,

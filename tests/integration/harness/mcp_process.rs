@@ -52,7 +52,7 @@ impl ServerBuilder {
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
-            // A run may be cold if its interpreter is not warm in time, so only tests of warm runs switch them on.
+            // If no warm interpreter is ready in time, a run is cold. So only tests of warm runs use warm interpreters.
             .variable("QWED_MCP_WARM", "off")
             // On a busy machine, some scripts need more than 30 s.
             .variable(SYNC_TIMEOUT, "200000")
@@ -119,8 +119,8 @@ impl ServerBuilder {
         command.spawn().unwrap()
     }
 
-    /// Returns settings for a server without the sandbox, and for one at tier 2. Both use an interpreter that every
-    /// user can start.
+    /// Returns settings for a server without the sandbox, and for a server at tier 2. Both use an interpreter that
+    /// every user can start.
     pub(crate) fn below_tier_3(self) -> [Self; 2] {
         let python = public_python().expect("the test needs PublicPython");
         let builder = self.variable("QWED_MCP_PYTHON", python.to_str().unwrap());
@@ -213,7 +213,7 @@ impl CallResult {
         }
     }
 
-    /// Returns the text of a result with one text. A note about the script's checks may follow it.
+    /// Returns the first text of a result. Only a note about the script's checks may follow this text.
     pub(crate) fn text(&self) -> &str {
         let is_note =
             |text: &String| text.starts_with("Nothing was verified: ") || text.starts_with("line ");
@@ -464,7 +464,7 @@ impl McpProcess {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
-    /// Waits until the process has exited. Panics long after `limit`.
+    /// Waits until the process has exited. Panics if the process still runs long after `limit`.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
         loop {

@@ -57,8 +57,8 @@ pub(crate) fn ordinary_user(number: u32) -> Option<u32> {
     is_root().then_some(number)
 }
 
-/// Returns whether every user of the machine can read `path`. This includes the parent folders, and the folders of
-/// symlinks in the path.
+/// Returns whether every user of the machine can read `path`. Checks the parent folders and the targets of symlinks
+/// too.
 pub(crate) fn is_public(path: &Path) -> bool {
     is_public_within(path, 40)
 }
@@ -85,7 +85,7 @@ fn is_public_within(path: &Path, links_max: usize) -> bool {
     true
 }
 
-/// The public copies, by the path of the original.
+/// The public copies. Each key is the path of the original file or folder.
 static PUBLIC_COPIES: Mutex<BTreeMap<PathBuf, TempDir>> = Mutex::new(BTreeMap::new());
 
 /// Returns a path by which other users can read this file or folder of the checkout. If root runs the tests in a

@@ -72,7 +72,7 @@ impl Outside {
         }
     }
 
-    /// Fills the names of these objects into an attack, for a server with this PID.
+    /// Replaces the placeholders in an attack with the names of these objects, the PID of the server, and this tag.
     pub(crate) fn filled_in(&self, text: &str, server: u32, tag: &str) -> String {
         let path = |name: &str| self.path(name).to_str().unwrap().to_owned();
         [

@@ -3,12 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The number of tries for an action that often fails on a busy machine. It is multiplied by the number of processes
-/// for each processor.
+/// The number of tries for an action that often fails on a busy machine. The number of tries is multiplied by the
+/// number of processes for each processor.
 const TRIES: u32 = 12;
 
-/// Returns the time after which a test that waits for an event fails. It grows with the current load. Tests do not
-/// assert this duration.
+/// Returns the maximum time that a test waits for an event. This time grows with the current load.
 pub(crate) fn deadline(limit: Duration) -> Duration {
     limit.mul_f64(busyness() * 5.0)
 }
@@ -19,8 +18,8 @@ pub(crate) fn is_over(started: Instant, limit: Duration) -> bool {
     started.elapsed() > limit && started.elapsed() > deadline(limit)
 }
 
-/// Asserts that an action can take less than `limit`, by several tries. One fast try is enough, because other
-/// processes may delay the others. An action that waits by design is slow in every try.
+/// Asserts that at least one of several tries takes less than `limit`. Other processes may delay some tries. An action
+/// that waits by design is slow in every try.
 #[track_caller]
 pub(crate) fn quickest(limit: Duration, mut action: impl FnMut() -> Duration) {
     let mut taken = Vec::new();
@@ -47,7 +46,7 @@ pub(crate) fn succeeds_once(mut action: impl FnMut() -> bool) -> bool {
 }
 
 /// Waits until `condition` holds, or until long after `limit`. Returns the duration, or `None`. If `limit` is zero,
-/// it checks once without waiting.
+/// checks the condition once, without waiting.
 pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Option<Duration> {
     let started = Instant::now();
     loop {

@@ -1,6 +1,6 @@
 //! Runs a real PostgreSQL server for tests, in a temporary folder that is removed at the end.
 //!
-//! The library's tests include this file too, so it must not use the rest of the harness.
+//! Unit tests in `src` and `crates` include this file too, so it must not use the rest of the harness.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -15,7 +15,7 @@ use std::{env, fs, thread};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 
-/// The folder of Debian's packages, with a folder for each version.
+/// The folder of Debian's packages of PostgreSQL, with a subfolder for each version.
 const OF_DEBIAN: &str = "/usr/lib/postgresql";
 /// The possible users of the server if root runs the tests, because PostgreSQL refuses to run as root.
 const USERS: [&str; 2] = ["postgres", "nobody"];
@@ -50,11 +50,12 @@ pub(crate) struct Postgres {
     folder: PathBuf,
     port: u16,
     options: String,
-    /// A process that ends the server and removes its data at the end of its own input.
+    /// A process that reads its standard input. When the input ends, this process ends the server and removes the
+    /// server's data.
     cleaner: Child,
 }
 
-/// Returns the server for all tests that do not stop it.
+/// Returns the server that many tests share. A test that stops its server must start its own.
 pub(crate) fn shared() -> &'static Postgres {
     static SHARED: LazyLock<Mutex<Option<&'static Postgres>>> = LazyLock::new(Mutex::default);
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +133,7 @@ impl Postgres {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let server: i32 = file.lines().next().unwrap().parse().unwrap();
         let children = format!("/proc/{server}/task/{server}/children");
-        // A stopped server process cannot start more processes.
+        // Stop the server process first, so that it cannot start more processes.
         kill(Pid::from_raw(server), Signal::SIGSTOP).unwrap();
         let children = fs::read_to_string(children).unwrap_or_default();
         kill(Pid::from_raw(server), Signal::SIGKILL).unwrap();
@@ -148,7 +149,7 @@ impl Postgres {
     pub(crate) fn silence(&self) -> Silence {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let server: i32 = file.lines().next().unwrap().parse().unwrap();
-        // A stopped server process cannot start more processes.
+        // Stop the server process first, so that it cannot start more processes.
         kill(Pid::from_raw(server), Signal::SIGSTOP).unwrap();
         let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
         let children = children.unwrap_or_default();
@@ -178,7 +179,7 @@ impl Postgres {
         format!("postgres://qwed@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Returns the URL of a database by the server's Unix socket.
+    /// Returns the URL of a database, for connections through the server's Unix socket.
     pub(crate) fn socket_url(&self, database: &str) -> String {
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://qwed@{folder}:{}/{database}", self.port)

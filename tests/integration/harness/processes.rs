@@ -30,8 +30,8 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Returns the PIDs of all processes that run scripts of one server, whatever their parent is. Their environment has
-/// the server's `PATH`, which contains the server's `TMPDIR`.
+/// Returns the PIDs of all processes that run scripts of one server, even if their parent process has ended. Their
+/// environment has the server's `PATH`, which contains the server's `TMPDIR`.
 pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     let marker = scratch.to_str().unwrap();
     let of_scratch = |pid: &u32| {
@@ -46,7 +46,7 @@ pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
 }
 
 /// Returns whether a script process of the server with this scratch folder has this number of threads. Test projects
-/// start threads to signal their progress, because their files are not visible before the end of the run.
+/// start threads to signal their progress, because files that they write are not visible before the end of the run.
 pub(crate) fn has_threads(scratch: &Path, count: u32) -> bool {
     let of_process = |pid| status_of(pid, "Threads").is_some_and(|told| told == count.to_string());
     alive_with_marker(scratch).into_iter().any(of_process)

@@ -1,8 +1,8 @@
 //! Creates programs that tests then start.
 //!
-//! A child process writes each program. If this process wrote it, a child that another test starts at the same time
-//! would inherit the open file until its own `execve`. During that time, the program could not be started (`ETXTBSY`,
-//! execve(2)).
+//! A child process writes each program. If this process wrote the program itself, a child that another test starts at
+//! the same time would inherit the open file until the child calls `execve`. During that time, the program could not be
+//! started (`ETXTBSY`, execve(2)).
 
 use std::io::Write as _;
 use std::path::Path;

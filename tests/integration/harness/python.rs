@@ -17,8 +17,9 @@ const VERSION_MIN: (u32, u32) = (3, 11);
 /// The possible program names of an interpreter that is new enough.
 const NAMES: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
-/// Returns the tests' interpreter: the virtual environment's if it exists, otherwise the first one on `PATH`. A test
-/// whose scripts import packages declares [`Need::Packages`]. Then the environment exists before the test runs.
+/// Returns the tests' interpreter. If the virtual environment exists, returns its interpreter, otherwise the first
+/// interpreter on `PATH` that is new enough. Tests with scripts that import packages declare [`Need::Packages`], so
+/// that the environment exists before these tests run.
 pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
@@ -63,8 +64,9 @@ pub(super) fn version() -> String {
     VERSION.get_or_init(ask).clone()
 }
 
-/// Returns an interpreter of the tests' version that every user can start, or `None`. It is the tests' own
-/// interpreter, one in a public copy of their environment, or the system's. Only root starts servers as another user.
+/// Returns an interpreter of the tests' version that every user can start, or `None`. The candidates are the tests' own
+/// interpreter, the interpreter in a public copy of their environment, and the system's interpreter. If root does not
+/// run the tests, returns the tests' own interpreter, because only root starts servers as another user.
 pub(crate) fn public_python() -> Option<PathBuf> {
     static PUBLIC: OnceLock<Option<PathBuf>> = OnceLock::new();
     suite::assert_declared("PublicPython", Need::takes_public_python);
@@ -140,8 +142,8 @@ fn prepare() -> Result<(), String> {
             format!("target/python could not be made ({failed}): it takes the network once")
         })?;
     }
-    // Compiles the packages now, so that tests do not compile them at their first import. Some files are not valid
-    // Python.
+    // Compiles the packages now, so that tests do not compile them at their first import. Ignores failures, because
+    // some files of the packages are not valid Python.
     say("compiling the packages");
     let compile = ["-m", "compileall", "-q", "-j0"];
     let library = environment().join("lib");
@@ -210,7 +212,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     let outputs = (writer.try_clone().unwrap(), writer);
     let child = command.stdin(Stdio::null()).stdout(outputs.0).stderr(outputs.1).spawn();
     let mut child = child.map_err(|error| format!("{shown}: {error}"))?;
-    // `command` still owns the write ends of the pipe. Close them, because the reader would wait for them.
+    // `command` still owns the write ends of the pipe. Close them, because otherwise the reader never reaches the end
+    // of the output.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut last = String::new();
     for line in BufReader::new(reader).lines().map_while(Result::ok) {

@@ -1,7 +1,7 @@
 //! The list of tests. Each test has a name, needs and a function.
 //!
-//! Rust's own harness cannot ignore a test at run time. This harness can, and reports the reason. The compiler warns
-//! about a test that is not listed, because it is dead code.
+//! Rust's own harness cannot ignore a test at run time. This harness can, and reports the reason. If a test is not
+//! listed, the compiler warns that its function is not used.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +172,7 @@ fn is_selected(arguments: &Arguments, test: &Test) -> bool {
     if !machine::wanted().is_none_or(has) {
         return false;
     }
-    // This filter must not depend on whether the test will be ignored, because that may need an interpreter.
+    // This filter must not depend on whether the test will be ignored, because the answer may need an interpreter.
     let trial = Trial::test(&test.name, || Ok(())).with_ignored_flag(true);
     !arguments.is_filtered_out(&trial)
 }

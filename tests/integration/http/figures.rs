@@ -69,7 +69,7 @@ fn figure(server: &HttpServer, name: &str, words: &[&str]) -> f64 {
     samples(server).iter().filter(is_it).map(|sample| sample.value).sum()
 }
 
-/// Returns the sum of such samples as a whole number.
+/// Returns the value of [`figure`] as a whole number.
 fn count(server: &HttpServer, name: &str, words: &[&str]) -> u64 {
     let figure = figure(server, name, words);
     assert!(figure >= 0.0 && figure.fract() == 0.0, "{name} {figure}");

@@ -229,8 +229,8 @@ fn a_client_that_does_not_read_delays_no_other_client() {
 fn requests_in_flight_are_bounded_and_others_get_retry_after() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let (head, body) = stateless("tools/call", script("while True: pass"));
-    // Begins as many requests as the server handles at once. If the check below still succeeds, begins one more,
-    // because the check itself may have displaced the last request.
+    // Begins as many requests as the server handles at once. If the server still accepts `tools/list`, begins one more
+    // request, because an earlier `tools/list` may have displaced a request.
     let begun = || {
         let mut connection = server.connect();
         connection.begin(&head, &body);

@@ -1,4 +1,5 @@
-//! Tests the server over HTTP: both eras of MCP, authentication, refusals, and scripts of pipelines.
+//! Tests the server over HTTP: both eras of MCP (with sessions and stateless), authentication, refusals, and scripts of
+//! pipelines.
 
 mod figures;
 mod hostile;
@@ -157,8 +158,8 @@ impl HttpServer {
         soon("the server is ready", || self.admin("/readyz").status == 200);
     }
 
-    /// Returns the value of a metric. `sample` is its name with its labels in braces. Fails if the server does not
-    /// report it.
+    /// Returns the value of a metric. `sample` is the name of the metric with the labels in braces. Panics if the
+    /// server does not report this metric.
     fn metric(&self, sample: &str) -> u64 {
         let metrics = String::from_utf8(self.admin("/metrics").body).unwrap();
         let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{sample} ")));

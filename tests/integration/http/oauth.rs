@@ -1,5 +1,5 @@
-//! Tests access tokens of an authorization server: which are accepted, and how clients find that server. Another
-//! library signs the tokens.
+//! Tests access tokens of an authorization server: which tokens are accepted, and how clients find the authorization
+//! server. A Python library, which is independent of the server, signs the tokens.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;

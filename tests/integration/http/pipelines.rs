@@ -73,7 +73,7 @@ fn a_script_has_the_same_document_as_with_run() {
         [(ServerBuilder::new().warm("json"), true), (ServerBuilder::new(), false)]
     {
         let server = HttpServer::start(builder, &[]);
-        // The same time limit as above, because the digest covers it.
+        // Use the same time limit as the command above, because the digest covers the time limit.
         let run = |code: &str| {
             post(&server, "/run", &json!({ "code": code, "timeout": 30 }).to_string()).json()
         };
@@ -130,7 +130,7 @@ fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
         (&reply["status"], &reply["run_result"]["return_code"]),
         (&json!("Failed"), &json!(3))
     );
-    // On a busy machine, a run with a shorter timeout may count as starved. That would be an error of the sandbox.
+    // On a busy machine, a run with a shorter timeout may count as starved. The status would then be `SandboxError`.
     let reply = run("import time\ntime.sleep(600)", json!({ "run_timeout": 5 })).json();
     assert_eq!(
         (&reply["status"], &reply["run_result"]["status"]),
@@ -181,7 +181,8 @@ fn inputs_above_a_message_reach_the_script() {
     // The server may close the connection before it has read all chunks.
     let _ = (0..5).try_for_each(|_| connection.write(chunk.as_bytes()));
     assert_eq!(connection.response().unwrap().status, 413);
-    // Four large bodies are accepted before they arrive. A fifth must wait, but other requests must not.
+    // The server accepts four large bodies before they arrive. A fifth large body must wait, but other requests are
+    // answered.
     let begin = || {
         let mut connection = server.connect();
         let length = line.len();

@@ -126,7 +126,7 @@ fn a_result_that_was_changed_in_the_database_is_not_returned() {
     for job in &jobs {
         until_success(&server, &governed.user, job);
     }
-    // Without a policy, the audit log has no hash of a job's result.
+    // Without a policy, the audit log has no hash of a job's result, so this server does not detect the changes.
     let believing = without_policy(&governed, &url);
     for ((change, token), job) in changes.into_iter().zip(&jobs) {
         let sql = format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{job}' RETURNING id");
@@ -186,7 +186,7 @@ fn the_end_of_a_job_is_written_when_the_database_is_back() {
     soon("the process of the job has ended", || {
         alive_with_marker(server.scratch.path()).is_empty()
     });
-    // Wait longer than the server retries a refused connection before it reports an error.
+    // Wait until the server has stopped retrying a refused connection and has reported an error.
     std::thread::sleep(Duration::from_secs(6));
     database.begin();
     until_success(&server, &governed.user, &job);

@@ -56,7 +56,7 @@ fn an_acknowledged_subscription_occupies_no_place() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let mut subscriptions = Vec::new();
-    // These are more subscriptions than a user may have requests in flight.
+    // The number of these subscriptions is above a user's limit on requests in flight.
     for number in 0..80 {
         let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
         let head = one.head().unwrap();
@@ -87,8 +87,9 @@ fn one_user_has_a_share_of_bytes() {
         bearer(ann)
     );
     let mut stalled = Vec::new();
-    // A user's share is a quarter of 32 MiB. Two such bodies leave less than one request needs. The server ends them
-    // after 30 seconds. A busy machine may need longer for the next request, so try again.
+    // A user's share is a quarter of 32 MiB. Two incomplete bodies of 4 MiB leave less than one request needs. The
+    // server ends an incomplete request after 30 seconds. A busy machine may need longer for the next request, so try
+    // again.
     let is_taken = (0..10).any(|_| {
         stalled.clear();
         for _ in 0..2 {
@@ -175,7 +176,7 @@ fn one_user_has_a_share_of_places() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
-    // These are a few more than the share, because the check below may displace the last of them.
+    // The number of these calls is a little above the share, because `list` below may displace the last calls.
     let waiting: Vec<_> = (0..72).map(|_| endless()).collect();
     soon("the share is taken", || list(&server, ann) == 429);
     assert_eq!(list(&server, bob), 200);

@@ -87,7 +87,8 @@ fn a_later_process_uses_a_result() {
     assert_eq!(mode & 0o7777, 0o700);
 }
 
-/// The addresses of objects in a fork differ from those in a new interpreter.
+/// The addresses of objects in a fork differ from the addresses in a new interpreter. So only warm runs reuse the
+/// results of warm runs.
 fn results_of_warm_runs_are_used_again_for_warm_runs() {
     let receipts = Receipts::new();
     let warm = || with_receipts(&receipts).without("QWED_MCP_WARM").connect();
@@ -244,7 +245,8 @@ fn a_changed_environment_has_no_results() {
     check(&builder, "nothing", version, year, true);
 }
 
-/// Kills a batch at different moments. Later processes must know all results of its answers.
+/// Kills a batch at different moments. If the batch has printed an answer, later processes must be able to reuse the
+/// result.
 fn kills_lose_no_result() {
     let receipts = Receipts::new();
     let lines: Vec<Value> = (0..1_000)
