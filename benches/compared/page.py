@@ -10,36 +10,46 @@ from compared.catalog import CONTROL, ENTRIES, OURS, Entry
 from compared.measures import CLIENTS, SCRIPTS
 
 CANNOT = "cannot"
+BETTER_NOTE = ("Each entry lists the figures that are better than the figures of this server. This server's figures "
+               "are in parentheses.")
 ATTACKS_NOTE = """\
-The number of attacks that succeeded, of those that were tried (in parentheses). Success is checked from outside where
-possible: the text of a planted file, a changed file, a connection, a process that is left, memory and processors in
-use. Each attack succeeds against `exec` in one interpreter, so the suite works. A peer that runs few scripts holds
-attacks easily, so the last column is the share of honest scripts that it runs.
+Each cell is the number of attacks that succeeded. The numbers in parentheses are the attacks that were tried. Where
+possible, the bench checks success from outside the script: it looks for the text of a planted file in the output, a
+changed file, a connection, a remaining process, or memory and processors in use. Each attack succeeds against `exec` in
+one interpreter, which shows that the attacks work. A tool that rejects most scripts also stops most attacks. So compare
+the attacks with the last column: the share of [honest scripts](#honest-scripts) that the tool runs.
 
-A success is not always a mistake of the peer. sandbox-runtime, bubblewrap and firejail run other programs by design,
-and leave limits of memory and output to their caller. The local executor of smolagents and RestrictedPython are not
-sandboxes, as their documentation states, and the authors of mcp-run-python state the same of Pyodide."""
+A success is not always a mistake of the tool. sandbox-runtime, bubblewrap and firejail run other programs by design,
+and expect their caller to limit memory and output. smolagents' local executor and RestrictedPython are not sandboxes,
+according to their documentation. The authors of mcp-run-python state the same about Pyodide."""
 ROOT_NOTE = """
 
-The bench ran as root, and the kernel does not apply `RLIMIT_NPROC` to root. So `prlimit` and firejail could not limit \
-processes."""
+The bench ran as root. The kernel does not apply `RLIMIT_NPROC` to root, so `prlimit` (used with bubblewrap) and
+firejail could not limit the number of processes."""
+NAMES_NOTE = """\
+The table omits plain Python, `exec` in one interpreter and a bare fork, which stop few or no attacks. In the name of an
+attack, "it" is the key, file, service or process of an earlier row, and the "peer" is the tool."""
 HONEST_NOTE = """\
-Every third script of `tests/corpus/allowed`, if it prints the same twice in plain Python and needs no package of QWED.
-A script counts if it runs unchanged and prints the same. **The analysis of this server was developed with these
-scripts**, so its own share proves little. A script counts as failed if it needs a package that the peer cannot have."""
+An honest script attacks nothing. The bench runs every third script of `tests/corpus/allowed`, except scripts that print
+different texts in two runs of plain Python, or need a package of QWED. A script succeeds if it runs unchanged and
+prints the same as in plain Python. A script fails if it needs a package that the tool does not support. **The analysis
+of this server was developed with these scripts**, so this server's own share proves little."""
 OTHERS_NOTE = """\
-- **First result**: ms from the start of the peer to the result of `print(1)`.
-- **Ten commands**: ms for an agent run, in which each command uses the variables of earlier ones. * marks peers that
-  keep the variables. The others run the earlier commands again.
-- **Rate**: scripts a second with 1, 2 and 8 clients, each with a peer of its own. The script is `arithmetic`. Some
-  peers can serve many clients from one process, this server over HTTP. That was not measured.
-- **Idle, run**: memory in MB, shared pages divided among their processes; and the most that scripts add while they
-  run."""
+- **First result**: the time in ms from the start of the tool to the result of `print(1)`.
+- **Ten commands**: the time in ms of ten commands of an agent. Each command uses variables of earlier commands. A *
+  marks tools that keep the variables. With the other tools, each command first repeats the earlier commands.
+- **Rate**: the number of runs of the script `arithmetic` per second with 1, 2 and 8 clients. Each client starts its own
+  process of the tool. Some tools can serve many clients from one process, as this server does over HTTP. This was not
+  measured.
+- **Idle**: the memory in MB of the idle tool. Memory that processes share is divided among these processes.
+- **Run**: the most memory in MB that a running script adds."""
 LATENCY_NOTES = {
-    "warm_ms": "Median time of a run in ms, in a peer that has run the script before. For plain Python, bubblewrap, "
-               "firejail, sandbox-runtime and sandlock every run is a new interpreter.",
-    "cold_ms": "Median time in ms of the first run of a peer that has just started. The start itself is not included. "
-    "This server tests its interpreter and its sandbox after the start, and the first run waits for that.",
+    "warm_ms": "Each column is a script. Each figure is the median time in ms of a run, if the tool has run the script "
+               "before. Plain Python, bubblewrap, firejail, sandbox-runtime and sandlock start a new interpreter for "
+               'every run. "cannot" means that the tool cannot run the script.',
+    "cold_ms": "Each figure is the median time in ms of the first run after the start of the tool. The start itself is "
+               "not included. This server's first run also waits until the server has tested its interpreter and its "
+               "sandbox.",
 }
 # The figures in which a peer can be better than this server: the name, the figure, its unit, and whether less is
 # better.
@@ -49,7 +59,7 @@ COMPARED: tuple[tuple[str, Callable[[dict[str, Any]], float | None], str, bool],
     ("a warm SymPy script", lambda row: row["warm_ms"].get("SymPy"), "ms", True),
     ("a cold SymPy script", lambda row: row["cold_ms"].get("SymPy"), "ms", True),
     ("start to first result", lambda row: row["first_result_ms"], "ms", True),
-    ("the agent run", lambda row: row["agent_ms"], "ms", True),
+    ("ten commands of an agent", lambda row: row["agent_ms"], "ms", True),
     ("scripts a second with 8 clients", lambda row: row["rates"].get("8"), "", False),
     ("idle memory", lambda row: row["idle_mb"], "MB", True),
     ("memory for a run", lambda row: row["run_mb"], "MB", True),
@@ -112,20 +122,20 @@ def better(report: dict[str, Any]) -> str:
                 if their is not None and our is not None and (their < our * 0.95 if is_less else their > our * 1.05):
                     won.append(f"{name} {number(their)}{' ' * bool(unit)}{unit} ({number(our)})")
             if won:
-                parts.append("Measured, with this server's figure in parentheses: " + "; ".join(won) + ".")
+                parts.append("Better figures: " + "; ".join(won) + ".")
             else:
                 parts.append("No measured figure is better.")
         else:
             parts.append("Not measured here.")
         lines.append(f"- **{entry.name}**: {' '.join(parts)}")
-    return "\n".join(lines)
+    return f"{BETTER_NOTE}\n\n" + "\n".join(lines)
 
 
 def setting(report: dict[str, Any]) -> str:
     machine = report["machine"]
     return (f"{report['date']}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB of memory"
-            f"; Linux {machine['kernel']}, {machine['system']}; as {machine['user']}. Load of the machine "
-            f"{machine['load_before']:.1f} before the run and {machine['load_after']:.1f} after it; the run took "
+            f"; Linux {machine['kernel']}, {machine['system']}; as {machine['user']}. The load of the machine was "
+            f"{machine['load_before']:.1f} before the run and {machine['load_after']:.1f} after it. The run took "
             f"{report['minutes']:.0f} minutes.")
 
 
@@ -160,7 +170,8 @@ def attacks(report: dict[str, Any]) -> str:
         honest_share = share(row)
         rows.append([entry.name, *cells, f"{len(done)} of {len(row['tried'])}",
                      "–" if honest_share is None else f"{honest_share:.0f} %"])
-    head = ["succeeded", *(f"{kind} ({count})" for kind, count in counts.items()), "all", "honest scripts that run"]
+    kinds = [f"{kind} ({count})" for kind, count in counts.items()]
+    head = ["successful attacks", *kinds, "all", "honest scripts that run"]
     note = ATTACKS_NOTE + ROOT_NOTE * (report["machine"]["user"] == "root")
     return f"{note}\n\n{table(head, rows)}"
 
@@ -169,15 +180,15 @@ def attack_names(report: dict[str, Any]) -> str:
     """Returns the attacks that succeeded against at least one confined peer."""
     entries = [entry for entry in measured(report) if entry.name not in (CONTROL, "plain Python", "a bare fork")]
     if not entries:
-        return "No confined peer was measured."
+        return "No confined tool was measured."
     rows = []
     for attack in ATTACKS:
         if attack.name not in report["peers"][entries[0].name]["tried"]:
             continue
         against = [entry.name for entry in entries if attack.name in report["peers"][entry.name]["succeeded"]]
         rows.append([attack.name, ", ".join(against) or "none"])
-    lines = [["attack", "succeeded against"], ["---", "---"], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = [["attack", "succeeds against"], ["---", "---"], *rows]
+    return f"{NAMES_NOTE}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def honest(report: dict[str, Any]) -> str:
@@ -189,12 +200,12 @@ def honest(report: dict[str, Any]) -> str:
             rest = len(row["failed"]) - 6
             failed += f" and {rest} more" if rest > 0 else ""
             lines.append([entry.name, f"{row['honest'] - len(row['failed'])} of {row['honest']}", failed or "none"])
-    rows = [["", "run unchanged", "do not"], ["---", "---:", "---"], *lines]
+    rows = [["", "scripts that run unchanged", "scripts that fail"], ["---", "---:", "---"], *lines]
     return f"{HONEST_NOTE}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in rows)
 
 
 def configured(report: dict[str, Any]) -> str:
-    rows = [["peer", "version", "it is", "configuration"], ["---"] * 4]
+    rows = [["tool", "version", "kind", "configuration"], ["---"] * 4]
     rows += [[entry.name, report["peers"][entry.name]["version"], entry.what, entry.configured]
              for entry in measured(report)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
@@ -202,6 +213,6 @@ def configured(report: dict[str, Any]) -> str:
 
 def missing(report: dict[str, Any]) -> str:
     if not report["missing"]:
-        return "Every peer was measured."
-    rows = [["peer", "reason"], ["---", "---"], *([name, reason] for name, reason in report["missing"].items())]
+        return "Every tool was measured."
+    rows = [["tool", "reason"], ["---", "---"], *([name, reason] for name, reason in report["missing"].items())]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
