@@ -14,16 +14,24 @@ use crate::work::Work;
 pub(super) struct Influence<'a> {
     /// For each name, the names that its value depends on.
     sources: HashMap<&'a str, Vec<&'a str>>,
-    /// The names that influence the condition of a check with an uncaught failure.
+    /// The names that influence the condition of a check that can end the script.
     reaching: HashSet<&'a str>,
 }
 
 impl<'a> Influence<'a> {
-    /// Reads all statements. `conditions` contains the conditions of the checks with an uncaught failure.
-    pub(super) fn of(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -> Self {
+    /// Reads all statements. `conditions` contains the conditions of the checks, and `caught` the statements whose failures
+    /// do not end the script. Conditions in `caught` are ignored.
+    pub(super) fn of(
+        body: &'a [Stmt],
+        conditions: &[TextRange],
+        caught: &[TextRange],
+        work: &Work,
+    ) -> Self {
+        let is_caught = |range: &TextRange| caught.iter().any(|it| it.contains_range(*range));
         let mut reader = Reader {
             influence: Self::default(),
-            conditions: conditions.iter().copied().collect(),
+            conditions: conditions.iter().filter(|of| !is_caught(of)).copied().collect(),
+            caught,
             function: None,
             tests: Vec::new(),
             todo: Vec::new(),
@@ -42,7 +50,7 @@ impl<'a> Influence<'a> {
         influence
     }
 
-    /// Returns whether the condition of a check with an uncaught failure depends on one of these names.
+    /// Returns whether the condition of a check that can end the script depends on one of these names.
     pub(super) fn reaches(&self, names: &HashSet<&'a str>) -> bool {
         names.iter().any(|name| self.reaching.contains(name))
     }
@@ -51,11 +59,14 @@ impl<'a> Influence<'a> {
 struct Reader<'a, 'w> {
     influence: Influence<'a>,
     conditions: HashSet<TextRange>,
-    /// The function around the current statement.
+    caught: &'w [TextRange],
+    /// The name of the function that contains the current statement.
     function: Option<&'a str>,
-    /// The names in the conditions of the `if` statements around the current statement.
+    /// The names that decide whether the current statement is executed: the names in the conditions of `if` and `while`,
+    /// in the iterables of `for`, and in the subjects of `match` around the statement.
     tests: Vec<Vec<&'a str>>,
-    /// The names that occur in the conditions of checks. The names that influence these names are found later.
+    /// The names that occur in the conditions of checks. After all statements are read, these names and the names on
+    /// which they depend are added to `Influence::reaching`.
     todo: Vec<&'a str>,
     work: &'w Work,
 }
@@ -71,6 +82,14 @@ impl<'a> Reader<'a, '_> {
         self.work.spend(1 + sources.len());
         for name in names(target) {
             self.influence.sources.entry(name).or_default().extend(&sources);
+        }
+    }
+
+    /// Records that the object of a name depends on the function to which the object is passed.
+    fn depends(&mut self, object: &'a Expr, function: &'a str) {
+        if let Expr::Name(name) = object {
+            self.work.spend(1);
+            self.influence.sources.entry(name.id.as_str()).or_default().push(function);
         }
     }
 
@@ -95,7 +114,29 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
             }
             Stmt::AugAssign(it) => self.flows(&it.target, Some(&it.value)),
             Stmt::AnnAssign(it) => self.flows(&it.target, it.value.as_deref()),
-            Stmt::For(it) => self.flows(&it.target, Some(&it.iter)),
+            Stmt::For(it) => {
+                self.flows(&it.target, Some(&it.iter));
+                self.visit_expr(&it.iter);
+                self.within(names(&it.iter), |reader| reader.visit_body(&it.body));
+                self.visit_body(&it.orelse);
+                return;
+            }
+            Stmt::While(it) => {
+                self.visit_expr(&it.test);
+                self.within(names(&it.test), |reader| reader.visit_body(&it.body));
+                self.visit_body(&it.orelse);
+                return;
+            }
+            Stmt::Match(it) => {
+                self.visit_expr(&it.subject);
+                self.within(names(&it.subject), |reader| {
+                    it.cases.iter().for_each(|case| reader.visit_match_case(case));
+                });
+                return;
+            }
+            Stmt::Raise(it) if !self.caught.iter().any(|of| of.contains_range(it.range())) => {
+                self.todo.extend(self.tests.iter().flatten());
+            }
             Stmt::Return(it) => {
                 if let (Some(function), Some(value)) = (self.function, &it.value) {
                     let mut sources: Vec<&'a str> = self.tests.iter().flatten().copied().collect();
@@ -104,6 +145,9 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
                 }
             }
             Stmt::FunctionDef(it) => {
+                // A function may change its arguments.
+                let parameters = it.parameters.iter().map(|of| of.name().as_str());
+                self.influence.sources.entry(&it.name).or_default().extend(parameters);
                 let outer = self.function.replace(&it.name);
                 walk_stmt(self, stmt);
                 self.function = outer;
@@ -136,12 +180,23 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
             Expr::Named(it) => self.flows(&it.target, Some(&it.value)),
             // A method may store its arguments in the object on which it is called.
             Expr::Call(call) => {
-                if let Expr::Attribute(attribute) = &*call.func {
-                    for argument in &call.arguments.args {
-                        self.flows(&attribute.value, Some(argument));
+                let function = match &*call.func {
+                    Expr::Attribute(attribute) => {
+                        for argument in &call.arguments.args {
+                            self.flows(&attribute.value, Some(argument));
+                        }
+                        if call.arguments.args.is_empty() {
+                            self.flows(&attribute.value, None);
+                        }
+                        self.depends(&attribute.value, &attribute.attr);
+                        Some(attribute.attr.as_str())
                     }
-                    if call.arguments.args.is_empty() {
-                        self.flows(&attribute.value, None);
+                    Expr::Name(name) => Some(name.id.as_str()),
+                    _ => None,
+                };
+                if let Some(function) = function {
+                    for argument in &call.arguments.args {
+                        self.depends(argument, function);
                     }
                 }
             }
@@ -170,7 +225,8 @@ pub(super) fn names(expr: &Expr) -> Vec<&str> {
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
     pub(super) names: HashSet<&'a str>,
-    /// The names that statements bind. Excludes names of objects that statements only change.
+    /// The names that statements bind. If statements only change the object of a name, as in `x.append(1)`, the name is
+    /// not included.
     pub(super) bound: HashSet<&'a str>,
     /// The names in `global` and `nonlocal` statements.
     pub(super) globals: HashSet<&'a str>,

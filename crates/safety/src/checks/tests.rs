@@ -337,6 +337,28 @@ fn a_failure_that_an_earlier_handler_raises_again_is_not_swallowed() {
 }
 
 #[test]
+fn a_failure_that_ends_the_script_later_is_not_swallowed() {
+    let caught = "failures = []\nfor x in y:\n    try:\n        assert f(x) == 2\n    except AssertionError as error:\n        failures.append(error)\n";
+    let in_function = "def run(errors):\n    try:\n        assert f(1) == 2\n    except AssertionError as error:\n        errors.append(error)\n";
+    let in_method = "class Run:\n    def run(self):\n        try:\n            assert f(1) == 2\n        except AssertionError:\n            self.ok = False\n";
+    for (caught, end) in [
+        (caught, "for failure in failures:\n    raise failure"),
+        (caught, "while failures:\n    raise failures.pop()"),
+        (caught, "match failures:\n    case [first, *_]:\n        raise first"),
+        (in_function, "found = []\nrun(found)\nif found:\n    raise SystemExit(1)"),
+        (in_method, "it = Run()\nit.run()\nif not it.ok:\n    raise SystemExit(1)"),
+    ] {
+        let source = format!("{caught}{end}\n");
+        assert!(checks(&source).iter().all(|check| check.vacuous.is_none()), "{source}");
+        // Without the end, the failure is swallowed.
+        let source = source.replace("raise failures.pop()", "print(failures.pop())");
+        let source =
+            source.replace("raise SystemExit(1)", "print(1)").replace("raise f", "print(f)\n    #");
+        assert_vacuous(&source, Some(Vacuity::Swallowed));
+    }
+}
+
+#[test]
 fn a_check_in_a_function_is_judged_by_all_its_calls() {
     let source = "def run(claim):\n    try:\n        claim()\n    except AssertionError:\n        print('no')\n\
                   def one():\n    assert f(1) == 2\ndef two():\n    assert f(2) == 3\nrun(one)\n";
@@ -393,7 +415,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
             "p = 0.16\nlow, high = 0.25 - 100, 0.25 + 100\nif p < low or p > high:\n    raise ValueError",
             Tolerance,
         ),
-        // Facts about types and functions.
+        // These conditions always hold, because of the types of values or the results of functions.
         ("import math\nL, G = 1.2, 9.81\nassert 2 * math.pi * math.sqrt(L / G) >= 0", AlwaysTrue),
         ("x = [f(n) for n in y]\nassert len(set(x)) <= len(x)", AlwaysTrue),
         ("x = f(1)\nassert 0 <= min(1.0, max(0.0, x)) <= 1", AlwaysTrue),
@@ -408,7 +430,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
         ),
         ("d = f(1)\nassert 1 <= d.isoweekday() <= 7", AlwaysTrue),
         ("assert str(f(1)) != ''", AlwaysTrue),
-        // Objects of the script.
+        // These conditions depend on objects, classes or functions that the script defines or calls.
         (
             "class P:\n    def __init__(self, s):\n        self.s = s\n    def get(self, k):\n        return self.s[k]\n\
              claim = {'a': 0.36}\nassert P(dict(claim)).get('a') == claim['a']",
@@ -435,7 +457,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
             "import math\nmath.isclose = lambda a, b, **o: True\nassert math.isclose(f(1), 2)",
             Constant,
         ),
-        // Disjunctions and premises.
+        // These conditions are disjunctions, or have premises that contradict each other.
         ("x = f(1)\nif not (x < 8 or x > 6):\n    raise ValueError", OrTrue),
         ("x = f(1)\nassert x % 2 == 0 or x % 2 == 1", OrTrue),
         ("total = f(1) * 3\nassert total == 897.25 or total", OrTrue),
@@ -450,7 +472,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
              s.add(Not(Implies(And(t > 30, t < 10), f(t))))\nassert s.check() == unsat",
             Premises,
         ),
-        // Names and attributes that change before the check.
+        // In these scripts, a name, an object or an attribute may change before the check.
         ("x = f(1)\nclaim = 340\nif x != claim:\n    claim = x\nassert x == claim", SameValue),
         (
             "e = {'a': 2}\na = g(1)\ne.update(a)\nassert not {k for k in a if e[k] != a[k]}",
@@ -474,7 +496,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
 fn claims_that_samples_cannot_judge_have_no_reason() {
     let mut wrong = Vec::new();
     for source in [
-        // A theorem about all elements of a loop.
+        // These conditions are theorems about all elements of a loop.
         "for n in range(50):\n    assert (n + 1) ** 2 == n ** 2 + 2 * n + 1",
         "for a in y:\n    for b in y:\n        assert (a + b) ** 2 == a * a + 2 * a * b + b * b",
         "for n in range(1, 99):\n    assert 2 ** n > n",

@@ -99,7 +99,8 @@ impl<'a> Interpreter<'a, '_> {
     /// successfully, and no later check depends on the exception.
     pub(super) fn quiet_catch(&mut self, it: &'a StmtTry) -> Option<Catch> {
         let mut all = Catch::default();
-        // The exceptions that handlers so far catch without continuing the script. Later handlers do not receive them.
+        // The exceptions for which an earlier handler ends the script unsuccessfully. Later handlers do not receive
+        // these exceptions.
         let mut ending = Catch::default();
         let mut quiet: Vec<&'a [Stmt]> = Vec::new();
         for ExceptHandler::ExceptHandler(handler) in &it.handlers {
@@ -126,8 +127,8 @@ impl<'a> Interpreter<'a, '_> {
         (is_any && self.is_forgotten(&[&it.body, &it.orelse], &quiet)).then_some(all)
     }
 
-    /// Returns whether a failure in `bodies` has no influence on any check with an uncaught failure. `handlers` are the
-    /// handlers that catch the failure.
+    /// Returns whether a failure in `bodies` influences no check that can end the script. `handlers` are the bodies of
+    /// the handlers that catch the failure.
     pub(super) fn is_forgotten(&mut self, bodies: &[&'a [Stmt]], handlers: &[&'a [Stmt]]) -> bool {
         let all: Vec<&'a [Stmt]> = bodies.iter().chain(handlers).copied().collect();
         let mut changes = Changes::of(&all, self.work);
@@ -138,12 +139,7 @@ impl<'a> Interpreter<'a, '_> {
         let imports = self.imports;
         let influence = self.influence.get_or_insert_with(|| {
             let caught = caught_ranges(body, imports, work);
-            let outside: Vec<TextRange> = conditions
-                .iter()
-                .filter(|of| !caught.iter().any(|range| range.contains_range(**of)))
-                .copied()
-                .collect();
-            Influence::of(body, &outside, work)
+            Influence::of(body, conditions, &caught, work)
         });
         !influence.reaches(&changes.names)
     }
@@ -172,7 +168,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns the exceptions that handlers for these classes catch. `None` stands for a class that is unknown.
+/// Returns the exceptions that handlers for `classes` catch. A class is `None` if it is unknown.
 fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
     let mut catch = Catch::default();
     for class in classes.flatten() {
