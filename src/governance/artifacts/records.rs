@@ -13,15 +13,18 @@ use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
-/// The limit for all paths in the evidence of a run together, in bytes of JSON strings.
+/// The maximum total length of the paths in the evidence of a run, in bytes. Each path is measured as a JSON string.
 pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The records of the files of a run. The evidence itself has no record.
+/// The records of the files that a run left. The evidence has no record, because the records are a part of the
+/// evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArtifactRecords {
-    /// The records of the readable files, sorted by path. All paths together have at most [`RECORDS_BYTES_MAX`] bytes.
+    /// The records of the readable files, sorted by path. The total length of the paths is at most
+    /// [`RECORDS_BYTES_MAX`].
     pub(crate) records: Vec<ArtifactRecord>,
-    /// The number of visited files without a record: unreadable files, and files above the limit [`RECORDS_BYTES_MAX`].
+    /// The number of visited files without a record: unreadable files, and files that were omitted because of the limit
+    /// [`RECORDS_BYTES_MAX`].
     pub(crate) omitted: u64,
     /// Whether some files were not visited. The run left more than [`ENTRIES_MAX`] files and folders, or a folder
     /// cannot be opened.
@@ -63,9 +66,9 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// Calls `each` for every file of a run that differs from its record. `is_complete` means that every file had a
-    /// record when the run ended. In this case, `each` is also called for every file without a record. Returns whether
-    /// `is_complete` is true and all records have hashes.
+    /// Calls `each` for every file of a run that differs from its record. If `is_complete` is true, `records` has all
+    /// files that existed when the run ended, so `each` is also called for every other file. Returns whether all files
+    /// could be compared: `is_complete` is true, and all records have hashes.
     pub(crate) fn compare(
         &self,
         run_id: Uuid,
@@ -108,8 +111,10 @@ impl Artifacts {
                 each(&name, Change::Added);
             }
         });
-        walked.map_err(failed_to("read the files of the run"))?;
-        Ok(is_complete && records.iter().all(|record| record.sha256.is_some()))
+        // If some files were not visited, a file may have been added unnoticed.
+        let reach = walked.map_err(failed_to("read the files of the run"))?;
+        let is_hashed = records.iter().all(|record| record.sha256.is_some());
+        Ok(is_complete && is_hashed && reach == Reach::All)
     }
 }
 
@@ -122,8 +127,8 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
     path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder
 }
 
-/// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, has no longer `bytes` bytes, or is larger
-/// than `hash_bytes_remaining`.
+/// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, no longer has the length `bytes`, or is
+/// larger than `hash_bytes_remaining`.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
     // Do not subtract the size of a file that is too large, because a smaller file may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;

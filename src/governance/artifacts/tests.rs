@@ -22,7 +22,7 @@ use crate::ledger::{LoggedRun, StoreError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A log with the runs in `order`. Writes fail after `rows_max` rows.
+/// A fake audit log, which contains the runs in `order`. Writing to this log fails after `rows_max` rows.
 #[derive(Default)]
 struct Log {
     order: Vec<Uuid>,
@@ -617,7 +617,7 @@ fn files_are_listed_by_their_paths() {
     assert_eq!(found, expected);
 }
 
-/// The cost of a page does not depend on the number of runs.
+/// If a page has more runs, fewer files of each run are counted. So the cost of a page is limited.
 #[test]
 fn the_files_of_a_page_of_runs_are_counted_up_to_a_bound() {
     let fixture = Fixture::new();
@@ -792,6 +792,23 @@ fn what_differs_from_the_records_is_told() {
 }
 
 #[test]
+fn a_run_with_more_files_than_are_visited_is_not_confirmed() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let files = fixture.path(run_id).join(FILES);
+    let data = hex::encode(Sha256::digest("xxx"));
+    let records = [("files/data", 3, Some(data.as_str()))];
+    for number in 0..10_000 {
+        fs::create_dir(files.join(number.to_string())).unwrap();
+    }
+    assert_eq!(changes(&fixture, run_id, &records, true), (Vec::new(), false));
+    fs::remove_dir_all(&files).unwrap();
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("data"), "xxx").unwrap();
+    assert_eq!(changes(&fixture, run_id, &records, true), (Vec::new(), true));
+}
+
+#[test]
 fn a_run_that_is_compared_is_not_removed_meanwhile() {
     let fixture = Fixture::new();
     let run_id = fixture.run(2 * DAY, 3);
@@ -806,7 +823,7 @@ fn a_run_that_is_compared_is_not_removed_meanwhile() {
     assert_eq!(fixture.runs(), [newer]);
 }
 
-/// The total length of all paths in the evidence of a run is limited. A path counts with its length as a JSON string.
+/// The total length of all paths in the evidence of a run is limited. Each path is measured as a JSON string.
 #[test]
 fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
     let fixture = Fixture::new();
@@ -866,8 +883,8 @@ fn a_listed_file_is_readable_if_its_path_is_taken() {
 
 #[test]
 fn the_oldest_runs_go_first() {
-    // Each case has the runs as pairs of an age in days and a size in KiB, a retention, and the ages of the remaining
-    // runs.
+    // Each case has the existing runs (their ages in days and their sizes in KiB), a retention, and the ages of the
+    // runs that remain.
     let retention = |days: Option<u32>, kilobytes: Option<u64>| Retention {
         age: days.map(|days| DAY * days),
         total_bytes: kilobytes.map(|kilobytes| kilobytes << 10),
@@ -940,7 +957,7 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
 }
 
 /// A run is not changed if its removal cannot be recorded. An interrupted removal is finished only if the log has a row
-/// about it.
+/// about the removal.
 #[test]
 fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     let fixture = Fixture::new();
@@ -961,7 +978,7 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     assert!(matches!(refused, Err(RetentionError::Store(_))), "{refused:?}");
     assert_eq!(names(), all);
 
-    // This log fails after some rows.
+    // Writing to this log fails after 100 rows.
     let closing = Log { rows_max: Some(100), ..Log::default() };
     assert!(fixture.artifacts.retain(&nothing, now, &closing).is_err());
     let told = closing.removed.lock().unwrap().clone();
