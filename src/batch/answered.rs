@@ -11,17 +11,18 @@ use thiserror::Error;
 
 use super::Status;
 use super::ask::Ask;
-use super::input::read_line;
+use super::input::{LINE_BYTES_MAX, read_line};
 
-/// The maximum length of an answer in a results file, in bytes. An answer contains two output streams of at most 1
-/// MiB each and the `meta` of a line. Escapes in JSON make the streams up to six times as long.
-const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The maximum length of an answer in a results file, in bytes. An answer contains the `meta` of its line, which may be
+/// as long as the line, and two output streams of at most 1 MiB each, which escapes in JSON make up to six times as long.
+const ANSWER_BYTES_MAX: usize = LINE_BYTES_MAX + 32 * 1024 * 1024;
 
 /// The bytes with which every answer begins.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
 /// A set of ids. By default, the ids of lines are consecutive numbers. A sequence of consecutive numbers takes only as
-/// much memory as one number. Any other id is stored as 16 bytes of its hash, and takes 40 bytes of memory.
+/// much memory as one number. Any other id is stored as the first 16 bytes of its hash. These bytes take 40 bytes of
+/// memory in the hash set.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     numbers: Numbers,
@@ -48,9 +49,9 @@ struct Numbers(BTreeMap<u64, u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
-    /// One hash for each answer to a valid line. The hash is computed from the line's id and digest. Answers by older
-    /// versions contain the digest of the script instead, or no digest. If an answer has no digest, only the id is
-    /// hashed.
+    /// One hash for each answer to a valid line, computed from the id and the digest in the answer. Current versions
+    /// write the digest of the whole line. Older versions wrote the digest of the script, or no digest. Without a
+    /// digest, only the id is hashed.
     scripts: HashSet<[u8; 16]>,
     /// The numbers of the lines that were answered as invalid.
     invalid: Numbers,
@@ -87,7 +88,7 @@ struct Written {
     line_sha256: Option<String>,
 }
 
-/// A digest that identifies the line of an answer.
+/// The digest by which an answer is matched with a line of the input.
 #[derive(Debug, Clone, Copy)]
 enum Compared<'a> {
     Line(&'a str),
@@ -147,8 +148,8 @@ impl Numbers {
 }
 
 impl Answered {
-    /// Reads the answers of an earlier run. Returns the answers, and the total length of their lines in bytes. The
-    /// bytes after this length are an unfinished line.
+    /// Reads the answers of an earlier run. Returns the answers, and the total length of their lines in bytes. If the
+    /// file is longer than this length, it ends with an unfinished line.
     pub(crate) fn read(results: &File) -> Result<(Self, u64), ResultsError> {
         let mut source = BufReader::new(results);
         let (mut answered, mut bytes, mut line) = (Self::default(), 0, Vec::new());
@@ -187,8 +188,9 @@ impl Answered {
         Ok(())
     }
 
-    /// Compares the invalid line `number` with the answers of the earlier run. `id` is the line's id. It is `None` if
-    /// an earlier line of the input has the same id, because an answer with this id then belongs to the earlier line.
+    /// Compares the invalid line `number` with the answers of the earlier run. `id` is the line's id. If a preceding
+    /// line of the input has the same id, `id` must be `None`, because an answer with this id then belongs to the
+    /// preceding line.
     pub(super) fn to_invalid(&self, number: u64, id: Option<&str>) -> Earlier {
         if self.invalid.contains(number) {
             Earlier::Answered
@@ -250,7 +252,7 @@ impl Written {
 }
 
 fn hash_of_script(id: &str, compared: Compared<'_>) -> [u8; 16] {
-    // A digest contains no line feed, so different inputs never give the same text.
+    // A digest contains no line feed, so different ids or digests never give the same text to hash.
     hash(&match compared {
         Compared::Line(digest) => format!("line\n{digest}\n{id}"),
         Compared::Code(digest) => format!("code\n{digest}\n{id}"),
@@ -377,7 +379,7 @@ mod tests {
             assert_eq!(answered.to_invalid(7, Some("7")), Earlier::Answered);
             assert_eq!(earlier(8, "7"), Earlier::Unanswered);
         }
-        // A file with anything else than answers is refused, even if its last line has no line feed.
+        // A file that contains anything except answers is refused, even if its last line has no line feed.
         for foreign in [
             "x",
             "{}",
