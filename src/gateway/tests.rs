@@ -217,7 +217,7 @@ fn what_is_allowed_and_worth_knowing_is_a_note() {
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
     let record = gateway.evaluate_and_route("execute_python_code", arguments);
     assert!(record.verified);
-    let note = "sympy.sympify (line 2): evaluates a text that this analysis cannot see";
+    let note = "sympy.sympify (line 2): evaluates a string that this analysis cannot see";
     assert_eq!(record.notes, [note]);
     assert_eq!(record.without_arguments()["notes"], json!([note]));
     // A decision without notes has no field `notes` in its JSON.

@@ -37,7 +37,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "deserialisation/marshal",
         severity: Severity::Block,
         targets: &[Objects("marshal.loads marshal.load"), Target::Patterns("marshal.loads")],
-        why: "makes code objects out of data",
+        why: "creates code objects from data",
         remedy: "json.loads",
         matches: &["import marshal\nmarshal.loads(b'')", "from marshal import loads"],
         misses: &["import marshal\nmarshal.dumps(1)", "from marshal import dumps"],

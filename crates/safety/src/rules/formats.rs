@@ -10,7 +10,7 @@ const TO_FILE: Condition = Condition::TakesTextAt("matplotlib", 0, "filename_or_
 const STATEMENT: Condition = Condition::ReachingSql("sqlite3");
 const STYLE_FILE: Condition = Condition::NamesStyleFile("style");
 const IN_MEMORY: &str =
-    "a file that was passed in `inputs`, or io.StringIO and io.BytesIO in place of its name";
+    "a file that was passed in `inputs`, or io.StringIO and io.BytesIO instead of its name";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -62,7 +62,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Target::Libraries,
-            // The generated table of libraries lacks these functions, because they open the file in another way.
+            // The generated table of libraries lacks these functions, because its generator cannot follow these
+            // parameters to the call that opens the file.
             Calls("pandas.ExcelFile", Condition::NamesFile(0, "path_or_buffer")),
             Calls("pandas.read_xml", Condition::NamesFile(usize::MAX, "stylesheet")),
             Objects("numpy.DataSource numpy.memmap numpy.lib.npyio numpy.ma.mrecords cv2.imread"),
@@ -94,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("to_hdf to_clipboard tofile memmap", Condition::Always),
         ],
         why: "reads or writes files of the machine",
-        remedy: "a file that was passed in `inputs`, or a buffer with a name of its own: buffer = io.StringIO(text), or \
+        remedy: "a file that was passed in `inputs`, or a buffer in a variable of its own: buffer = io.StringIO(text), or \
                  io.BytesIO(data)",
         matches: &[
             "import numpy as np\nnp.fromfile('x')",
@@ -225,7 +226,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("dbm bsddb lmdb plyvel h5py tables"),
         ],
         why: "reads or writes databases on the disk",
-        remedy: "sqlite3.connect(\":memory:\"), with the name written there",
+        remedy: "sqlite3.connect(\":memory:\"), with the name as a literal",
         matches: &[
             "import sqlite3\nsqlite3.connect('x.db')",
             "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute(\"ATTACH 'x.db' AS y\")",

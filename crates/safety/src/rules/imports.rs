@@ -85,7 +85,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("fastapi.responses.FileResponse"),
             Methods("compile_expression compile_templates dump from_string", OF_TEMPLATES),
         ],
-        why: "what other packages are built on; parts of it reach files, modules or the network",
+        why: "is the basis of other packages; parts of it reach files, modules or the network",
         remedy: "compute with the standard library, SymPy or NumPy",
         matches: &[
             "import pkg_resources",
@@ -141,7 +141,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/private-module",
         severity: Severity::Block,
         targets: &[Target::Special(Special::PrivateModule)],
-        why: "private modules hold what the public ones check",
+        why: "private modules bypass the checks of the public modules",
         remedy: "the public module: threading for _thread",
         matches: &["import _frozen_importlib", "from _operator import add", "import _thread"],
         misses: &["from __future__ import annotations", "import mylib._private"],
@@ -150,7 +150,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/private-member",
         severity: Severity::Block,
         targets: &[Target::Special(Special::PrivateMember)],
-        why: "private members of the standard library and of libraries do what the public ones check",
+        why: "private members of libraries bypass the checks of the public members",
         remedy: "the public member",
         matches: &[
             "import bz2\nbz2._builtin_open('x')",
@@ -170,7 +170,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "encoding/declaration",
         severity: Severity::Block,
         targets: &[Target::Special(Special::Encoding)],
-        why: "in another encoding Python reads another program than the one that was analysed",
+        why: "with another encoding, Python would run a different program than the analysed one",
         remedy: "leave the declaration out: the script is read as UTF-8",
         matches: &["# coding: utf-7\nx = 1", "#!/usr/bin/python\n# vim: set fileencoding=gbk :\n"],
         misses: &[

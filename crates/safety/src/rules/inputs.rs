@@ -106,8 +106,8 @@ pub(crate) const MODES: &[&str] =
 pub(crate) const PATHS: &[&str] = &["pathlib.Path", "pathlib.PosixPath"];
 pub(crate) const PATH_READERS: &[&str] = &["open", "read_bytes", "read_text"];
 
-/// The permitted keyword arguments of `open`. With `opener`, `open` could open another file. With `buffering`, it
-/// could return an unbuffered file, and the class of an unbuffered file opens other files.
+/// The permitted keyword arguments of `open`. With `opener`, `open` could open another file. With `buffering`, it could
+/// return an unbuffered file. Through the class of this unbuffered file, the script could open other files.
 pub(crate) const OPEN_KEYWORDS: &[&str] = &["encoding", "errors", "file", "mode", "newline"];
 
 /// The attributes that a script may assign and still use a reader that is written in Python. If the script could assign

@@ -17,7 +17,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("builtins.copyright builtins.credits"),
             Attributes("__builtins__ __self__"),
         ],
-        why: "holds every builtin, the dangerous ones too",
+        why: "contains all builtins, including the dangerous ones",
         remedy: "the builtin or the object by its own name",
         matches: &[
             "b = __builtins__",
@@ -78,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
             Attributes("__code__ func_code"),
             Objects("types.FunctionType types.LambdaType types.CodeType types.CellType"),
         ],
-        why: "makes or changes functions behind the analysis",
+        why: "creates or changes functions that the analysis cannot see",
         remedy: "inspect.signature(f), or f.__code__.co_argcount and the like in one expression",
         matches: &[
             "f.__code__ = g.__code__",
@@ -96,7 +96,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "internals/system",
         severity: Severity::Block,
         targets: &[AllBut("sys", SYS_HARMLESS)],
-        why: "sys reaches the inside of the interpreter",
+        why: "sys reaches the internals of the interpreter",
         remedy: "sys.argv, sys.exit, sys.version_info, sys.stdout and the limits are allowed",
         matches: &[
             "import sys\nsys.settrace(f)",
@@ -133,7 +133,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("_evaluate", Condition::Always),
         ],
         why: LEADS,
-        remedy: "f.__name__, f.__closure__ and inspect.signature(f) tell about a function f",
+        remedy: "f.__name__, f.__closure__ and inspect.signature(f) describe a function f",
         matches: &[
             "import inspect\ninspect.currentframe()",
             "from inspect import stack",
@@ -159,7 +159,7 @@ pub(super) const RULES: &[Rule] = &[
             // The second argument contains the attribute names that the call follows: `reduce(getattr, names, start)`.
             Calls("functools.reduce", Condition::NamesAttributes(1, 1)),
         ],
-        why: "a text that names attributes, and names the interpreter's inside",
+        why: "a format string that names internal attributes of the interpreter",
         remedy: "plain names, as in {0.name} or attrgetter('name')",
         matches: &[
             "'{0.__init__.__globals__}'.format(x)",
@@ -179,7 +179,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "values/module",
         severity: Severity::Block,
         targets: &[Target::Special(Special::ModuleAsValue)],
-        why: "what is done with the module elsewhere cannot be seen",
+        why: "the analysis cannot see how the module is used elsewhere",
         remedy: "use the module by its name",
         matches: &[
             "import os\n[os][0].system('id')",
@@ -203,7 +203,7 @@ pub(super) const RULES: &[Rule] = &[
             Calls("operator.attrgetter operator.methodcaller", Condition::UnknownName),
             Methods("get_field", Condition::UnknownName),
         ],
-        why: "which member is meant cannot be seen",
+        why: "the analysis cannot see which member is used",
         remedy: "write the name out",
         matches: &[
             "import os\ngetattr(os, n)('id')",

@@ -2,8 +2,8 @@
 //! evaluates a rule.
 //!
 //! A verification script computes and prints. It does not need files, programs, the network, native code or the
-//! interpreter's internals. If a script still reaches one of these, the sandbox must contain it. So the rows follow
-//! the needs of verification scripts:
+//! interpreter's internals. If a script reaches one of these in spite of the rules, only the sandbox still limits the
+//! script. So the rows follow the needs of verification scripts:
 //!
 //! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library are permitted.
 //! - A module that is dangerous as a whole is refused at its import.
@@ -78,7 +78,7 @@ pub enum Target {
 pub enum Condition {
     /// The call is always dangerous.
     Always,
-    /// The call is dangerous, unless it calls a member of a library that the tables do not know.
+    /// The call is dangerous, unless the called function is a member of a library that is not in the tables.
     OfUnknown,
     /// The script imports this module, and the called function is not a member of another module of the standard
     /// library.
@@ -116,11 +116,11 @@ pub enum Condition {
     UnsafeLoader,
     /// The first argument is not known to be the name of a database in memory.
     DatabaseFile,
-    /// The first argument is an SQL statement that reaches files. If the script imports `sqlite3` or this library, an
-    /// unknown statement counts too.
+    /// The first argument is an SQL statement that reaches files. If the script imports `sqlite3` or this library, the
+    /// condition also holds for an unknown statement.
     ReachingSql(&'static str),
-    /// The first argument is an SQL script that reaches files. If the script imports `sqlite3`, an SQL script that is
-    /// not completely known counts too.
+    /// The first argument is an SQL script that reaches files. If the script imports `sqlite3`, the condition also
+    /// holds for an SQL script that is not completely known.
     ReachingScript,
     /// A string among the arguments is code that must not run, or is unknown.
     Code,
@@ -134,9 +134,9 @@ pub enum Condition {
     FormatsInternals,
     /// The first argument is the name of an attribute, and the name is unknown.
     UnknownName,
-    /// An argument is an attribute path or a list of attribute names that contains internals or members of other
-    /// modules. The first number is the index of the first positional argument that is checked. The second number is
-    /// the maximum number of checked arguments.
+    /// An argument is an attribute path or a list of attribute names that leads to the interpreter's internals or to
+    /// another module. The first number is the index of the first positional argument that is checked. The second
+    /// number is the maximum number of checked arguments.
     NamesAttributes(usize, usize),
     /// The first argument, or the argument with the keyword `target`, is not the known name of an object that may be
     /// used.

@@ -17,7 +17,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("from_address in_dll", Condition::OfUnknown),
             Target::Attributes("_as_parameter_ _ctypes"),
         ],
-        why: "calls machine code and writes memory past every check of Python",
+        why: "calls machine code and writes memory without Python's checks",
         remedy: "(x + 2**31) % 2**32 - 2**31 for 32 bits, numpy.int32, or struct for bytes",
         matches: &[
             "import ctypes",

@@ -4,7 +4,7 @@ use super::{Condition, Rule, Severity, Target};
 
 use Target::{Methods, Modules, Objects};
 
-const TALKS: &str = "talks to the network";
+const TALKS: &str = "uses the network";
 const OFFLINE: &str = "put the data into the script: there is no network";
 
 pub(super) const RULES: &[Rule] = &[
@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[Modules("urllib.request urllib.robotparser urllib2 urllib3")],
         why: TALKS,
-        remedy: "put the data into the script, or urllib.parse is allowed",
+        remedy: "put the data into the script; urllib.parse is allowed",
         matches: &[
             "import urllib.request",
             "from urllib import request",
@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("_getaddrinfo_debug", Condition::Always),
         ],
         why: TALKS,
-        remedy: "asyncio.Queue connects tasks of the script",
+        remedy: "asyncio.Queue passes data between the script's tasks",
         matches: &[
             "import asyncio\nasyncio.open_connection('a', 1)",
             "import asyncio\nloop.create_connection(f, 'a', 1)",
@@ -98,7 +98,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("psycopg2 pymysql MySQLdb mysql asyncpg cassandra elasticsearch kafka pika"),
             Modules("celery huggingface_hub yfinance wikipedia telegram slack_sdk ccxt"),
         ],
-        why: "talks to a service on the network",
+        why: "uses a service on the network",
         remedy: OFFLINE,
         matches: &["import boto3", "import redis", "from pymongo import MongoClient"],
         misses: &["redis = {}\nredis.get('a')", "import sqlalchemy"],

@@ -6,7 +6,7 @@ use Target::{Methods, Modules, Objects};
 
 const SHELL: &str = "runs a shell command";
 const IN_PYTHON: &str = "do the work in Python";
-const MONITORS: &str = "watches or controls the machine and what runs on it";
+const MONITORS: &str = "observes or controls the machine and its processes";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -104,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
             ),
             Objects("multiprocessing.pool.ThreadPool.mro multiprocessing.pool.ThreadPool.__dict__"),
         ],
-        why: "starts other processes and talks to them with pickles",
+        why: "starts other processes, and exchanges pickles with them",
         remedy: "concurrent.futures.ThreadPoolExecutor",
         matches: &[
             "from multiprocessing import Pool",
@@ -176,7 +176,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("turtle tkinter sympy.printing.preview sympy.printing.gtk"),
             Objects("sympy.preview sympy.print_gtk"),
         ],
-        why: "opens windows, for which it starts other programs or talks to a display",
+        why: "opens windows, with other programs or on a display",
         remedy: "print the result: there is no screen",
         matches: &["import turtle", "from tkinter import Tk", "from sympy import preview"],
         misses: &["turtle = 1\nprint(turtle)", "from sympy import pretty, latex"],
@@ -189,7 +189,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("PIL.ImageGrab pwd spwd grp GPUtil wmi win32api Xlib"),
         ],
         why: MONITORS,
-        remedy: "leave it out: the script sees its own work only",
+        remedy: "leave it out: a script sees only its own processes",
         matches: &["import psutil", "from pynput import keyboard", "import pyautogui"],
         misses: &["keyboard = 1\nprint(keyboard)", "import resource", "import platform"],
     },
