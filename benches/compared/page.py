@@ -27,8 +27,7 @@ ROOT_NOTE = """
 The bench ran as root. The kernel does not apply `RLIMIT_NPROC` to root, so `prlimit` (used with bubblewrap) and
 firejail could not limit the number of processes."""
 NAMES_NOTE = """\
-The table omits plain Python, `exec` in one interpreter and a bare fork, which stop few or no attacks. In the name of an
-attack, "it" is the key, file, service or process of an earlier row, and the "peer" is the tool."""
+The table omits plain Python, `exec` in one interpreter and a bare fork, which stop few or no attacks."""
 HONEST_NOTE = """\
 An honest script attacks nothing. The bench runs every third script of `tests/corpus/allowed`, except scripts that print
 different texts in two runs of plain Python, or need a package of QWED. A script succeeds if it runs unchanged and
