@@ -36,7 +36,7 @@ impl Bearers {
         Self { store, access_tokens }
     }
 
-    /// Returns the store of tokens. `None` if the server does not accept tokens of a store.
+    /// Returns the store of tokens. `None` if the server accepts no tokens from a store.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
     }

@@ -68,7 +68,8 @@ const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 /// The maximum number of logged findings about a skill manifest. A hostile manifest can have any number of findings.
 const FINDINGS_LOGGED_MAX: usize = 50;
 
-/// The maximum number of bytes that are read from a script. The analysis has a lower limit.
+/// The maximum number of bytes that are read from a script. The safety analysis then rejects scripts that exceed a
+/// lower limit.
 const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The exit code for invalid arguments, the same as clap's.
@@ -296,8 +297,8 @@ pub fn run() -> ExitCode {
         Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
-    // Start no traces if the log is for a person, as for `doctor`. Traces record calls, and most commands with such a
-    // log make no calls.
+    // Record no traces if the log is for a person, as for `doctor`. Traces are about calls, and most commands with a
+    // log for a person make no calls.
     let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
     let (_traces, further, not_sent) = match started {
         Ok(started) => {
@@ -483,7 +484,7 @@ fn serve_with(
     work: impl FnOnce(&Runtime, Arc<Server>, &Settings) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     if !settings.dumpable {
-        secrecy::conceal().context("failed to keep other processes out of this one")?;
+        secrecy::conceal().context("failed to protect this process from other processes")?;
     }
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;

@@ -29,8 +29,9 @@ const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default start time of the clocks in a deterministic run: 2026-01-01T00:00:00Z.
 pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
-/// The years in which a deterministic run may start. In earlier years, `fixed.c` could not distinguish the deadlines
-/// of real-time clocks and monotonic clocks. Later years exceed the range of nanoseconds since 1970.
+/// The years in which the clocks of a deterministic run may start. Before 2000, the sandbox's replacement of the clocks
+/// (`fixed.c`) could not distinguish the deadlines of real-time clocks and monotonic clocks. Later years exceed the
+/// range of a 64-bit number of nanoseconds since 1970.
 const RUN_YEARS: RangeInclusive<i32> = 2000..=2199;
 /// The default time for which a job is kept after its last change.
 const JOB_TTL: Duration = Duration::from_secs(3600);
@@ -49,18 +50,20 @@ const PRELOAD_LIGHT: &str = "
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
 ";
 
-/// The libraries that most verifications use in addition to the light modules. Only some warm interpreters preload
-/// these libraries, because the libraries make forks slower.
+/// The libraries that most verifications use in addition to [`PRELOAD_LIGHT`]. Only some kinds of warm interpreters
+/// preload these libraries, because the libraries make forks slower.
 const PRELOAD_USUAL: &str = "numpy sympy z3";
 
-/// The packages of QWED that some verifications use in addition. They take as much memory as the usual libraries.
+/// The packages of QWED that some verifications use in addition to [`PRELOAD_USUAL`]. These packages take as much
+/// memory as the libraries in [`PRELOAD_USUAL`].
 const PRELOAD_GUARDS: &str = "qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
-/// The module for plots, which some scripts use in addition to the usual libraries. It makes forks even slower.
+/// The module for plots. Only the last kind of warm interpreter preloads this module, because the module makes forks
+/// even slower.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
-/// The default for the maximum number of runs that one fork server starts. No leak in fork servers is known. The limit
-/// guards against unknown leaks.
+/// The default for the maximum number of runs that one fork server (a warm interpreter that forks for each run) starts.
+/// No memory leak in fork servers is known. The limit guards against unknown leaks.
 const FORK_SERVER_RUNS_MAX: u64 = 20_000;
 
 /// The default memory limit of a run, in MiB. It is six times the memory that `SymPy`, Z3 and `NumPy` need together.
@@ -87,18 +90,18 @@ pub enum AdminGate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SandboxMode {
-    /// All layers (tier 3), or all layers except namespaces (tier 2) if namespaces are unavailable. On macOS, Seatbelt.
-    /// This is the default.
+    /// All layers of the sandbox (tier 3), or all layers except namespaces (tier 2) if namespaces are unavailable. On
+    /// macOS, Seatbelt. This is the default.
     Required,
-    /// All layers (tier 3).
+    /// All layers of the sandbox (tier 3).
     Strict,
-    /// All layers that this machine supports, which must include at least the filter of system calls (tier 1).
+    /// All layers of the sandbox that this machine supports. These must include the filter of system calls (tier 1).
     Degraded,
     /// No sandbox. Scripts run with all rights of the server's user.
     Off,
 }
 
-/// The verdicts that a result explains to the model with a text.
+/// The verdicts for which the result of a call contains an additional text that explains the verdict to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictNote {
     /// No verdict.
@@ -119,8 +122,8 @@ pub(crate) enum CodeAnalysis {
     Off,
 }
 
-/// The kernel features that tests treat as missing. Only debug builds allow this. Tests set the flags through an
-/// environment variable, because integration tests run the real program.
+/// The kernel features that this program treats as missing, for tests. Only debug builds allow this. Tests set the
+/// flags through an environment variable, because integration tests run the real program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(crate) struct KernelLacks {
@@ -128,7 +131,7 @@ pub(crate) struct KernelLacks {
     pub(crate) namespaces: bool,
     /// Whether Landlock is treated as missing.
     pub(crate) landlock: bool,
-    /// Whether the setup of a run's file tree is treated as impossible, for an unknown reason.
+    /// Whether the setup of a run's file tree is treated as impossible, without a known reason for the failure.
     pub(crate) file_tree: bool,
     /// Whether the creation of control groups is treated as impossible.
     pub(crate) control_groups: bool,
@@ -152,8 +155,8 @@ pub struct Settings {
     pub read_paths: Vec<PathBuf>,
     /// Whether scripts are analysed before they run.
     pub(crate) code_analysis: CodeAnalysis,
-    /// The kernel features that tests treat as missing (`QWED_MCP_TEST_KERNEL_LACKS`). Set by tests only, and only in
-    /// debug builds.
+    /// The kernel features that this program treats as missing (`QWED_MCP_TEST_KERNEL_LACKS`). Set by tests only, and
+    /// only in debug builds.
     pub(crate) kernel_lacks: KernelLacks,
     /// A folder with substitutes for the macOS programs and files that the sandbox uses (`QWED_MCP_TEST_APPLE_PARTS`).
     /// Set by tests only, and only in debug builds.
@@ -164,24 +167,24 @@ pub struct Settings {
     /// The interpreter for scripts: its path, or its name, which is looked up on `PATH` (`QWED_MCP_PYTHON`).
     pub python: Option<OsString>,
     /// The names of packages that the server installs for scripts that list them in their header (`QWED_MCP_ENV_ALLOW`,
-    /// separated by commas). Without names it installs nothing.
+    /// separated by commas). If no names are set, the server installs nothing.
     pub env_allow: Vec<String>,
     /// Whether scripts can run in forks of warm interpreters (`QWED_MCP_WARM`).
     pub warm: bool,
-    /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` if it is never
-    /// stopped for idleness.
+    /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` if idle
+    /// interpreters are never stopped.
     pub warm_idle: Option<Duration>,
     /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each inner list belongs to
-    /// one kind of interpreter, which preloads the modules of this list and of all previous lists. A value from the
-    /// admin becomes a single list.
+    /// one kind of interpreter, which preloads the modules of this list and of all previous lists. If the admin sets
+    /// the variable, the value is a single list, so only one kind of interpreter exists.
     pub preload: Vec<Vec<String>>,
     /// The maximum number of runs that one fork server starts. Tests can lower it in debug builds
     /// (`QWED_MCP_TEST_FORK_SERVER_RUNS`).
     pub(crate) fork_server_runs_max: u64,
-    /// The verdicts that a result explains to the model with a text (`QWED_MCP_VERDICT_NOTE`).
+    /// The verdicts for which the result of a call contains an additional text for the model (`QWED_MCP_VERDICT_NOTE`).
     pub verdict_note: VerdictNote,
-    /// Whether the server also runs variants of a verified script with other numbers (`QWED_MCP_VACUITY`). The variants
-    /// reveal checks that hold for any numbers.
+    /// Whether the server replaces the numbers in a verified script and runs these variants too (`QWED_MCP_VACUITY`).
+    /// Checks that hold in all variants do not test the claim.
     pub vacuity: bool,
     /// Whether a call receives the result of an earlier run of the same script, if the result cannot differ between
     /// runs (`QWED_MCP_ANSWER_ONCE`).
@@ -197,7 +200,7 @@ pub struct Settings {
     pub skill_manifest: Option<PathBuf>,
     /// The file to which the bill of materials is written at the end of the session (`QWED_MCP_AIBOM`).
     pub aibom: Option<PathBuf>,
-    /// The name of the model that calls the server, for clients that do not name one (`QWED_MCP_LLM_MODEL`).
+    /// The name of the model that calls the server, for clients that name no model (`QWED_MCP_LLM_MODEL`).
     pub llm_model: Option<String>,
     /// The folder for the tokens, the audit log and the artifacts of governed tools (`QWED_MCP_DATA_DIR`).
     pub data_dir: Option<PathBuf>,
@@ -237,8 +240,8 @@ pub struct Settings {
     pub(crate) job_ttl: Duration,
 }
 
-/// A warning about a variable with an invalid or dangerous value. The text is one sentence that includes the
-/// consequence.
+/// A warning about a variable with an invalid or dangerous value. The text is one sentence, which also describes the
+/// consequence of the value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SettingsWarning(String);
@@ -367,7 +370,7 @@ pub(crate) fn log_filter() -> String {
 /// Returns the names of all variables that configure this program.
 pub(crate) fn variables() -> Vec<&'static str> {
     let asked = RefCell::new(vec![LOG]);
-    // `from_lookup` looks up every variable, regardless of the values of the others.
+    // `from_lookup` looks up every variable, even if all other variables are missing.
     let _ = Settings::from_lookup(|name| {
         asked.borrow_mut().push(name);
         None
@@ -386,7 +389,7 @@ pub(crate) fn terminal(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The environment variables, with the warnings about invalid values so far.
+/// Reads environment variables with `lookup`, and collects the warnings about invalid values.
 struct Variables<L> {
     lookup: L,
     warnings: Vec<SettingsWarning>,

@@ -114,7 +114,7 @@
 //! ```
 
 // Without the feature `teams`, some code is unused, and the functions in the files `*_absent.rs` ignore their
-// parameters. So the lints about this are off.
+// parameters. So the lints about unused code and unused parameters are off.
 #![cfg_attr(
     not(feature = "teams"),
     allow(

@@ -26,7 +26,7 @@ use crate::terminal::Label;
 /// The target of spans that are recorded in traces but not in the log.
 pub(crate) const SPANS: &str = "qwed_mcp::spans";
 
-/// A layer that receives events and spans in addition to the log.
+/// Another destination of events and spans, next to the log: a layer of `tracing`, such as the exporter of traces.
 pub(crate) struct Further(Box<dyn Layer<Registry> + Send + Sync>);
 
 impl Further {
@@ -52,7 +52,7 @@ pub(crate) enum Reader {
 /// are logged whenever warnings are logged. If the configured port is 0, only the log contains the actual port.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
-/// The target that users write into a filter for the whole program.
+/// The target in a filter that stands for the whole program, including its packages.
 const PROGRAM: &str = "qwed_mcp";
 /// The beginning of the targets of the program and of its packages, such as `qwed_ledger`.
 const PACKAGES: &str = "qwed_";
@@ -97,7 +97,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     }
 }
 
-/// Adds the defaults to a filter.
+/// Adds the default levels to the log filter of the admin.
 fn completed(wanted: &Targets, reader: Reader) -> Targets {
     let level_of =
         |name: &str| wanted.iter().find_map(|(target, level)| (target == name).then_some(level));

@@ -88,8 +88,9 @@ impl Pool {
         Ok(Held { permits: [Some(whole), None] })
     }
 
-    /// Waits for `count` permits, first in the user's share and then in the whole pool. In this order, a user without a
-    /// free share does not block other users. A `count` above the share is reduced to the share. Cancel-safe.
+    /// Waits for `count` permits, first in the user's share and then in the whole pool. In this order, a user that
+    /// waits for its own share holds no permits that other users need. A `count` above the share is reduced to the
+    /// share. Cancel-safe.
     pub(crate) async fn wait(&self, user: Option<&str>, count: usize) -> Held {
         let count = match user {
             Some(_) => count.min(self.share),
@@ -211,8 +212,8 @@ mod tests {
         assert_eq!(pool.take(ann, 1).unwrap_err(), NotTaken::Share);
         let of_bob = pool.take(bob, 2).unwrap();
         assert_eq!(pool.take(carl, 1).unwrap_err(), NotTaken::Full);
-        // A refused take must not have taken anything. So Ann can take 2 again as soon as all of her permits are
-        // returned.
+        // A call of `take` that fails must take no permits. So Ann can take 2 again as soon as she has returned all of
+        // her permits.
         drop(of_bob);
         let part = held.split(1);
         drop(held);

@@ -30,7 +30,7 @@ pub(crate) enum Conclusion {
 }
 
 impl Conclusion {
-    /// Returns the verdict of the Verification Context (section 4 of its specification).
+    /// Returns the verdict in the terms of the Verification Context (section 4 of its specification).
     pub(crate) fn verdict(self) -> &'static str {
         match self {
             Self::Verified => "VERIFIED",
@@ -115,7 +115,8 @@ pub(crate) struct Verdict {
     pub(crate) document_digest: String,
     /// The Verification Context.
     pub(crate) document: Value,
-    /// Whether the outcome could differ on a less busy machine, because a variant of the script did not end.
+    /// Whether the outcome could differ on a less busy machine, because a variant of the script (a run with other
+    /// numbers) did not start or did not end by itself.
     #[serde(skip)]
     pub(crate) depends_on_load: bool,
 }
@@ -126,7 +127,8 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Verdict {
-    /// Returns the commitment to the evidence; `None` unless the script is verified.
+    /// Returns the field `proof_ref` of the Verification Context: a digest of the statement and the context. `None`
+    /// unless the outcome is [`Conclusion::Verified`].
     pub(crate) fn proof_ref(&self) -> Option<&str> {
         self.document.pointer("/context/evidence/proof_ref")?.as_str()
     }
@@ -226,7 +228,7 @@ impl Verdict {
 
 /// The maximum number of checks in a text for the model.
 const NOTED_MAX: usize = 3;
-/// The maximum length of a check, and of a value that it has compared, in a text for the model, in characters.
+/// The maximum number of characters of a check in a text for the model. Also applies to each compared value.
 const NOTED_CHARS_MAX: usize = 120;
 
 /// Returns the reason why a check proves nothing, for the model.

@@ -74,9 +74,9 @@ impl Status {
         }
     }
 
-    /// Returns whether a script passed. Returns `None` if the line expects no result, in which case `is_as_expected` is
-    /// `None`. Also returns `None` if the line is invalid, if the batch was interrupted, or if this machine could not
-    /// run the script.
+    /// Returns whether the script passed. `is_as_expected` is the result of the comparison with the expected output or
+    /// value, and is `None` if the line expects no result. Returns `None` in this case, and also if the line is
+    /// invalid, if the batch was interrupted, or if this machine could not run the script.
     pub(super) fn verdict(self, is_as_expected: Option<bool>) -> Option<bool> {
         match self {
             Self::Ok => is_as_expected,
@@ -115,7 +115,8 @@ pub(super) struct Answer {
     /// Describes the first run that did not pass. If all runs passed, describes the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
-    /// The verdict on the run in `end`. If the script was refused, the verdict on the script.
+    /// The verdict on the checks in the script, for the run in `end`. If the script was refused, the outcome of the
+    /// verdict is `blocked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) verification: Option<Arc<Verdict>>,
     /// Whether the results of all tests were reused from earlier runs.
@@ -139,10 +140,10 @@ pub(super) struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) attempt: u8,
-    /// `report` if findings do not block scripts in this batch.
+    /// `report` if findings of the analysis do not block scripts in this batch. Omitted otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) analysis: Option<&'static str>,
-    /// The number of the line in the input, for an invalid line only.
+    /// The number of the line in the input. Only set if the line is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -203,7 +204,8 @@ pub(super) struct TestAnswer {
     /// value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) got: Option<String>,
-    /// The reason why the expression in `call` has no value, if the status is `ok`.
+    /// The reason why the expression in `call` has no value although the status is `ok`. For example, the script may
+    /// have exited before `call` was evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
@@ -256,7 +258,7 @@ impl Answer {
 }
 
 /// Returns whether a script printed the expected text. White space at the end of each line and at the end of the text
-/// is ignored. Bytes that are not UTF-8 are never expected.
+/// is ignored. Output that is not UTF-8 never equals the expected text.
 pub(super) fn is_as_expected(printed: &[u8], expected: &str) -> bool {
     fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         without_end_space(text).split(|byte| *byte == b'\n').map(without_end_space)

@@ -70,7 +70,7 @@ pub(super) enum Test {
     Call { call: String, value: Box<RawValue>, check: Check },
 }
 
-/// A test in the form in which a line of a batch contains it. [`Self::parse`] checks that the members fit together.
+/// A test in the JSON of a line, before it is validated. [`Self::parse`] checks that its fields may be combined.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenTest {
@@ -222,10 +222,7 @@ impl Ask {
                 return Err("with tests, stdin and expect belong in the tests".to_owned());
             }
             Some(tests) if tests.is_empty() || tests.len() > TESTS_MAX => {
-                return Err(format!(
-                    "{} tests; 1 to {TESTS_MAX} is the allowed number",
-                    tests.len()
-                ));
+                return Err(format!("{} tests; 1 to {TESTS_MAX} are allowed", tests.len()));
             }
             Some(tests) => {
                 tests.into_iter().map(|Object(test)| test.parse()).collect::<Result<_, _>>()?

@@ -25,7 +25,7 @@ pub(super) struct RawLine {
     pub(super) bytes: Option<Vec<u8>>,
 }
 
-/// The lines of a batch, while another thread reads them.
+/// The lines of a batch's input. Another thread reads the input and queues the lines.
 #[derive(Debug)]
 pub(crate) struct Input {
     lines: mpsc::Receiver<RawLine>,

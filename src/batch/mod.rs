@@ -1,10 +1,10 @@
-//! Runs a batch: a file of scripts, one on each line. Each line is answered with one line. This module never decides
-//! about a script. The gateway does.
+//! Runs a batch: a file of scripts, one on each line. The answer to each line is one line of the results. This module
+//! never decides whether a script is allowed. The gateway decides this.
 //!
 //! - `input` reads lines, and limits their length.
 //! - `ask` parses a line.
-//! - `pump` gives each worker a line.
-//! - `verifier` runs the script of a line. It uses `scripts`, as calls of clients do.
+//! - `pump` distributes the lines to the workers, and collects the answers.
+//! - `verifier` runs the script of a line through the module `scripts`, which also runs the scripts of clients.
 //! - `answer` contains the types of an answer. `output` writes answers.
 //! - `value` compares the value of a call with the expected value.
 //! - `answered` remembers the lines that an earlier run has answered.

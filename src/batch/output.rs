@@ -1,4 +1,4 @@
-//! Writes answers as whole lines, on a separate thread. This module never decides about a line.
+//! Writes answers as whole lines, on a separate thread. This module never decides which lines are answered.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write};
@@ -18,7 +18,7 @@ use super::answered::{Answered, ResultsError};
 /// The maximum number of answers that wait for the writing thread.
 const ANSWERS_AHEAD: usize = 16;
 
-/// The size in bytes at which collected lines are written.
+/// The size in bytes at which the collected answers are written, even if more answers wait.
 const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
 /// The reason why answers cannot be written to a file.
@@ -33,7 +33,7 @@ pub(crate) enum OutputError {
     /// Another batch is writing to the file.
     #[error("another batch is writing to it")]
     InUse,
-    /// The file has no results that this batch could resume.
+    /// The content of the file cannot be read as the results of an earlier run.
     #[error("--resume: nothing was changed")]
     Results(#[from] ResultsError),
     /// The file could not be opened for another reason.
@@ -86,7 +86,9 @@ impl Output {
         }
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it has become something else").into());
+            return Err(
+                io::Error::other("it was replaced by something other than a regular file").into()
+            );
         }
         if let Some(input) = input
             && is_same(input, &file)?
@@ -208,7 +210,8 @@ impl Writer {
         self.lines.send(line).await.is_ok()
     }
 
-    /// Waits until no more lines can be written.
+    /// Waits until writing fails: until the writing thread has ended, or until the program that reads the answers has
+    /// closed the stream.
     pub(super) async fn failed(&self) {
         tokio::select! {
             () = self.lines.closed() => {}

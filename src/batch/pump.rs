@@ -1,5 +1,5 @@
 //! Runs a batch: keeps as many lines in progress as there are workers, and answers each line once. This module never
-//! decides whether a script is allowed. The verifier does.
+//! decides whether a script is allowed. The gateway decides this.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,11 +19,11 @@ use super::{Bounds, Output, Progress, Status, Verifier};
 use crate::ledger::Presented;
 use crate::terminal;
 
-/// The maximum number of lines of an ordered batch that have begun but have no written answer. At this number, no
-/// further line begins.
+/// The maximum number of lines of an ordered batch that were taken from the input but have no written answer. At this
+/// number, no further line is taken.
 const ORDERED_ANSWERS_MAX: u64 = 10_000;
 /// The maximum total size in bytes of the answers that wait in an ordered batch. An answer waits until all earlier
-/// lines have been answered. At this size, no further line begins.
+/// lines have been answered. At this size, no further line is taken from the input.
 const ORDERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The interval at which the progress is reported.
@@ -36,7 +36,7 @@ pub(crate) struct Pump {
     pub(crate) workers: usize,
     /// Whether answers are written in the order of the lines.
     pub(crate) is_ordered: bool,
-    /// Cancelled when no further lines may begin and running scripts must end.
+    /// Cancelled to stop the batch: no further line is taken from the input, and running scripts are killed.
     pub(crate) stop: CancellationToken,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Ended {
     Output(io::Error),
 }
 
-/// A line, classified by the work that it needs.
+/// A line of the input after it was parsed and compared with the answers of an earlier run.
 enum Taken {
     Ask(Ask),
     /// The line is invalid, so it is not run. The value is its answer.
@@ -72,7 +72,7 @@ enum Taken {
     Changed(String),
 }
 
-/// The answers of this batch, before they are passed to the writer.
+/// Counts the answers of this batch, and passes them to the writer. In an ordered batch, also keeps them in order.
 struct Answers {
     writer: Writer,
     progress: Progress,
@@ -216,14 +216,16 @@ fn ended(input: Option<InputEnd>, output: io::Result<()>) -> Ended {
 }
 
 impl Answers {
-    /// Returns whether another line may begin. In an ordered batch, too many or too large waiting answers prevent this.
+    /// Returns whether another line may be taken from the input. In an ordered batch, the waiting answers must be below
+    /// both limits.
     fn has_room(&self) -> bool {
         self.order.as_ref().is_none_or(|order| {
             order.begun - order.written < ORDERED_ANSWERS_MAX && order.bytes < ORDERED_BYTES_MAX
         })
     }
 
-    /// Begins a line, and returns its position in the order of all lines.
+    /// Counts a line that was taken from the input. Returns the position of the line's answer in an ordered batch, and
+    /// otherwise 0.
     fn begin(&mut self) -> u64 {
         self.order.as_mut().map_or(0, |order| {
             order.begun += 1;
@@ -231,8 +233,8 @@ impl Answers {
         })
     }
 
-    /// Takes an answer and passes it to the writer. In an ordered batch, the answer first waits for the answers to
-    /// earlier lines.
+    /// Counts an answer and passes it to the writer. In an ordered batch, the answer first waits for the answers to
+    /// earlier lines. `place` is the position that `begin` returned.
     async fn take(&mut self, place: u64, answer: Answer) {
         let is_told = answer.status != Status::Cancelled || self.tells_cancelled;
         if is_told {

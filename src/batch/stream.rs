@@ -44,7 +44,8 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// millisecond.
 const SHORT_LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// A line of a stream: its number, its bytes (`None` if it is too long), and the memory that is reserved for the bytes.
+/// A line of a stream: its number, its bytes, and the memory that is reserved for the bytes. If the line is too long,
+/// the bytes are `None`.
 type Line = (u64, Option<Vec<u8>>, Held);
 
 /// Splits the chunks of a stream into lines. Buffers the incomplete last line.

@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     durations: Durations,
 }
 
-/// The settings of a batch that its summary repeats.
+/// The settings of a batch that are copied into its summary.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunBy {
     pub(crate) workers: usize,
@@ -47,9 +47,9 @@ pub(crate) struct Summary {
     pub(crate) p99_ms: f64,
     pub(crate) workers: usize,
     pub(crate) memory_mb: u64,
-    /// `report` if findings did not block scripts.
+    /// `report` if findings of the analysis did not block scripts, and otherwise `default`.
     pub(crate) analysis: &'static str,
-    /// Whether every line of the input has an answer.
+    /// Whether every line of the input has an answer. With `--shard`, only the lines of the shard count.
     pub(crate) complete: bool,
 }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::executor::{Data, Int, Kind};
 
-/// The maximum number of characters of the text of a value in an answer.
+/// The maximum number of characters with which an answer shows a value.
 const TEXT_CHARS_MAX: usize = 200;
 /// Integers with at most this many hexadecimal digits are shown in decimal. Larger integers are shown in hexadecimal.
 const SHOWN_DIGITS_MAX: usize = 32;
@@ -71,8 +71,8 @@ impl Check {
 }
 
 impl Data {
-    /// Converts an expected value. JSON has no tuples and sets: an array stands for a list or a tuple. This function is
-    /// recursive. The module `ask` must have limited the depth of `json` before.
+    /// Converts an expected value from JSON. An array becomes a list, which also equals a tuple with the same items.
+    /// This function is recursive, so the caller must already have limited the depth of `json`.
     pub(super) fn expected(json: &RawValue) -> serde_json::Result<Self> {
         let text = json.get();
         Ok(match text.as_bytes() {
@@ -102,8 +102,8 @@ impl Data {
         })
     }
 
-    /// Returns bytes that are the same for equal values, and differ for other values. `None` if no expected value can
-    /// equal this value.
+    /// Returns a key for the checks `Set` and `Unordered`: equal values have the same key, and different values have
+    /// different keys. `None` if no expected value can equal this value.
     fn key(&self) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         self.add_to(&mut key).then_some(key)
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn deep_dicts_are_compared_in_linear_time() {
-        // If the comparison copied each level, this test would take minutes.
+        // If the comparison copied the remaining value at each level of nesting, this test would take minutes.
         let text = "x".repeat(1_000_000);
         let nested =
             |inner: String| (0..DEPTH_MAX - 1).fold(inner, |inner, _| format!("d1:s1:a{inner}"));

@@ -35,7 +35,8 @@ const NOT_INSTALLED: &str = "the packages in the script's header could not be in
 
 /// The error in the answer if a script timed out because other processes used up the processors or the memory for
 /// pipes. Such a timeout does not count as a failure of the script.
-const STARVED: &str = "it timed out because other processes kept it from the processors or from pipes of the usual size";
+const STARVED: &str =
+    "it timed out because other processes used the processors or the memory for pipes";
 
 /// The error in the answer if the line expects a result, but scripts could read the expected result at this tier.
 const EXPOSED: &str = "expect and tests need tier 2 of the sandbox, tier 3 or Seatbelt: at this tier, scripts can read the expected results";
@@ -66,7 +67,7 @@ pub(crate) struct Judging {
 pub(crate) enum Analysis {
     /// Findings block the script, as they do for clients.
     Blocks,
-    /// Findings are reported, but do not block the script. Such a script runs at tier T3 only.
+    /// Findings are reported, but do not block the script. A script with findings runs only at tier T3 of the sandbox.
     Reports,
 }
 
@@ -89,7 +90,7 @@ impl Verifier {
         Self { judging, ..self }
     }
 
-    /// Checks whether a caller may still run scripts: the proof that authenticated the caller must still be valid.
+    /// Checks whether a caller may still run scripts: the token that authenticated the caller must still be valid.
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
         self.scripts.require(presented.proof(), None).await
     }
@@ -101,7 +102,8 @@ impl Verifier {
         self.scripts.turns().room_for(user, bytes).await
     }
 
-    /// Answers a line. `taken` is the time at which the line was taken from the input. A panic also becomes an answer.
+    /// Answers a line. `taken` is the time at which the line was taken from the input. If the work on the line panics,
+    /// the answer has the status `infra_error`.
     pub(super) async fn answer(
         &self,
         ask: Ask,
@@ -126,7 +128,7 @@ impl Verifier {
         self.judging.apply_to(answer)
     }
 
-    /// Ends the processes that outlive single runs. No run may be in progress.
+    /// Ends the processes that outlive single runs, such as fork servers. Must not be called while a script runs.
     pub(crate) async fn shut_down(&self) {
         self.scripts.shut_down(async {}).await;
     }
@@ -218,8 +220,9 @@ impl Verifier {
             }
             let run = self.run_once(permit, turn, &request, cancel).await;
             match run {
-                // The timeout of a starved run is not a result. But if an earlier test has failed, the script has
-                // failed in any case.
+                // Other processes kept this run from the processors or from pipes of the usual size, so its timeout
+                // proves nothing about the script. But if an earlier test has failed, the script has failed in any
+                // case.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
                     runs.error = Some((STARVED.to_owned(), false));
                     return runs;
@@ -239,12 +242,12 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script once, for a test. If the processes of an earlier run that was killed have not ended, no run can
-    /// start. Then this function waits and tries again. The wait does not count as an attempt to answer the line.
+    /// Runs a script once, for a test. No run can start while processes of an earlier, killed run still exist. This
+    /// function waits until they have ended. The wait does not count as an attempt to answer the line.
     ///
-    /// At some tiers, a script can kill its supervisor with a signal. If the supervisor dies at such a tier, the run is
-    /// reported as ended by SIGKILL, and not as a defect of this machine. Otherwise a script could avoid a failed test
-    /// by killing its supervisor.
+    /// At tier T1 and without a sandbox, a script can kill its supervisor with a signal. So if the supervisor dies
+    /// there, the run is reported as ended by SIGKILL, which fails the test. If the death were reported as a defect of
+    /// this machine, a script could avoid a failed test by killing its supervisor.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -356,20 +359,21 @@ fn value_of(outcome: &Outcome) -> Result<Data, String> {
         &outcome.end_report;
     match value {
         Some(value) => Data::decode(value).map_err(|error| error.to_string()),
-        None if *reached_end => Err("the call has not sent exactly one value".to_owned()),
+        None if *reached_end => Err("the call did not return exactly one value".to_owned()),
         None => Err("the script ended before the call".to_owned()),
     }
 }
 
 impl Judging {
-    /// Returns the way in which a run was judged. A run without a tier was killed before its outcome was known. Such a
-    /// run is treated as exposed.
+    /// Returns the way in which a run was judged. A run without a tier was killed before its outcome was known. For
+    /// such a run, this function assumes that the script could read the expected results.
     fn judge_of(self, outcome: &Outcome) -> Judge {
         let is_hidden = outcome.tier.is_some_and(Tier::hides_files) && !self.are_answers_readable;
         if is_hidden { Judge::Isolated } else { Judge::Exposed }
     }
 
-    /// Withdraws the verdict of an answer if the script was not judged in the required way.
+    /// Removes `passed` from an answer, and sets `incomplete`, if the script was judged in a weaker way than
+    /// `required`.
     fn apply_to(self, answer: Answer) -> Answer {
         let is_verdict = answer.status.verdict(Some(true)).is_some();
         match self.required {
@@ -433,7 +437,7 @@ mod tests {
         for test in &ask.tests {
             whole.add(test, ended());
         }
-        // The batch of `part` was cancelled after one run.
+        // `part` contains the run of the first test only, as if the batch was cancelled before the second test.
         let [part, whole] = [part, whole].map(|runs| runs.into_answer(&ask, Judging::default()));
         assert_eq!((part.status, part.passed), (Status::Cancelled, None));
         assert_eq!((whole.status, whole.passed), (Status::Ok, Some(true)));

@@ -57,7 +57,10 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
 /// bill is written only after the session.
 pub(super) fn warn_if_unusable(file: &Path) {
     if let Err(reason) = require_usable(file) {
-        tracing::error!("QWED_MCP_AIBOM: no bill can be written to {}: {reason}", file.display());
+        tracing::error!(
+            "QWED_MCP_AIBOM: the bill of materials cannot be written to {}: {reason}",
+            file.display()
+        );
     }
 }
 

@@ -332,18 +332,17 @@ fn field_of_checkpoints(found: Option<&CheckpointVerification>) -> Option<(Strin
     found.map(|found| ("checkpoints".to_owned(), json!(found)))
 }
 
-/// Returns an empty string if no comparison with checkpoints was requested.
+/// Formats the comparison of the log with its checkpoints. Returns an empty string if no comparison was requested.
 fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
     let Some(found) = found else { return String::new() };
     let CheckpointVerification { same, earlier, last, last_signed, rows_behind, .. } = found;
     let mut lines = Vec::new();
     match (last, last_signed) {
         (Some(last), Some(time)) => lines.push(format!(
-            "rows that are as they were signed: {same}, the last is row {last}, signed at {time}; \
-             rows \
-             behind it: {rows_behind}"
+            "rows that match their checkpoints: {same}; the last is row {last}, signed at {time}; \
+             rows after it: {rows_behind}"
         )),
-        _ => lines.push("BROKEN: no row is known to be as it was signed".to_owned()),
+        _ => lines.push("BROKEN: no row matches a checkpoint".to_owned()),
     }
     if *earlier > 0 {
         lines.push(format!("checkpoints of rows before these: {earlier}"));

@@ -26,7 +26,7 @@ pub(super) use setup::warn_of_unknown_variables;
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 
-/// The form of the diagnosis.
+/// The form in which the diagnosis is printed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     Document(Format),
@@ -128,7 +128,10 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
     let there = there.iter().map(|(name, v)| format!("{name} {}", v.as_deref().unwrap_or("")));
     let missing = missing.iter().map(|(name, _)| (*name).clone());
     if diagnosis.packages.is_empty() {
-        rows.push(("packages", "unknown: they are looked for from inside the sandbox".to_owned()));
+        rows.push((
+            "packages",
+            "unknown, because the search for them needs the sandbox".to_owned(),
+        ));
     } else {
         rows.push(("packages", list(&there.collect::<Vec<_>>())));
         let remedy = packages_remedy(diagnosis).map(|remedy| format!(". Remedy: {remedy}"));
@@ -194,7 +197,7 @@ fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
 /// Describes where the interpreter was found, and why the sources with a higher priority were not used.
 fn source_text(source: &Source) -> String {
     const UNSET: &str = "QWED_MCP_PYTHON is not set";
-    const NOT_MADE: &str = "`qwed-mcp env create` has not made a usable one";
+    const NOT_MADE: &str = "no environment of `qwed-mcp env create` is usable";
     match source {
         Source::Configured => "QWED_MCP_PYTHON".to_owned(),
         Source::Made(name) => {
@@ -229,8 +232,8 @@ fn packages_remedy(diagnosis: &Diagnosis) -> Option<&'static str> {
     let source = &diagnosis.interpreter.as_ref().ok()?.source;
     is_any_missing.then_some(match source {
         Source::Configured => {
-            "install them for the interpreter that QWED_MCP_PYTHON names, or run `qwed-mcp env \
-             create` and leave that out"
+            "install them for the interpreter that QWED_MCP_PYTHON names, or remove \
+             QWED_MCP_PYTHON and run `qwed-mcp env create`"
         }
         Source::Made(_) | Source::BesideProgram | Source::VirtualEnv | Source::Path => {
             "run `qwed-mcp env create`"
@@ -270,7 +273,7 @@ fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
         Layer::Identity => "never root".to_owned(),
         Layer::ResourceLimits => "each process's own (setrlimit)".to_owned(),
         Layer::Capabilities => "none, and none can be acquired (no_new_privs)".to_owned(),
-        Layer::Landlock => format!("ABI {}, every right of it", diagnosis.landlock_abi),
+        Layer::Landlock => format!("ABI {}, all access rights", diagnosis.landlock_abi),
         Layer::Seccomp => "allow list; no sockets, no new programs".to_owned(),
         Layer::Seatbelt => {
             "one process; no network, no other program, no service of the system".to_owned()
@@ -291,8 +294,7 @@ fn limits_text(limits: &Limits, tier: Option<Tier>) -> String {
         ),
         Some(Tier::Seatbelt) => format!(
             "{memory} MiB memory, 1 process, {open_files} open files, {file} MiB a file; {} MiB \
-             and {} \
-             files of scratch, looked at 4 times a second",
+             and {} files of scratch, checked 4 times a second",
             limits.scratch_bytes / MIB,
             limits.scratch_inodes
         ),

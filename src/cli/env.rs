@@ -159,7 +159,8 @@ async fn interrupted() {
         Box::pin(async move {
             match signal(kind) {
                 Ok(mut signal) => drop(signal.recv().await),
-                // Without a handler, the signal ends this process by default. So wait for the other signals only.
+                // If no handler can be installed, the signal has its default effect: it ends this process. So wait only
+                // for the other signals.
                 Err(_) => std::future::pending().await,
             }
         })
@@ -180,7 +181,7 @@ fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
 /// Returns a hint about the servers that use the new environment.
 fn hint(settings: &Settings) -> &'static str {
     if settings.python.is_some() {
-        "It is used where QWED_MCP_PYTHON is not set; it is set here"
+        "Servers use it only if QWED_MCP_PYTHON is not set; here it is set"
     } else if settings.data_dir.is_some() {
         "It is used by servers that have the same QWED_MCP_DATA_DIR, from their next start on"
     } else if std::env::var_os("XDG_DATA_HOME").is_some() {

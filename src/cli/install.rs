@@ -249,9 +249,8 @@ impl Job<'_> {
             if let (Writing::PrintOnly(why), Some(launch)) = (client.writing, &self.launch) {
                 let entry = snippet(client, &self.name(), launch, &self.variables, self.places);
                 let title = client.title;
-                let text = format!(
-                    "{title}: add this to its file, which is not changed: {why}\n\n{entry}\n"
-                );
+                let text =
+                    format!("{title}: add this to its file yourself, because {why}\n\n{entry}\n");
                 print("the entry", &text)?;
                 notes.has_entry = true;
                 continue;
@@ -367,7 +366,8 @@ impl Notes {
             ));
         }
         if !change.is_found && !is_removal {
-            self.lines.push(format!("{}: nothing of it was found on this machine.", client.title));
+            self.lines
+                .push(format!("{}: this client was not found on this machine.", client.title));
         }
         if change.is_on_windows && !is_removal {
             self.lines.push(format!(
@@ -394,7 +394,8 @@ impl Notes {
         if job.launch.is_some() && !self.changed.is_empty() {
             if job.project.is_some() {
                 self.lines.push(
-                    "The file of a project is shared, but its path is of this machine.".to_owned(),
+                    "The file of a project is shared, but the entry has a path of this machine."
+                        .to_owned(),
                 );
             }
             if job.project.is_some() && job.options.allow_code {
@@ -445,7 +446,9 @@ fn note(launch: &Launch) -> Option<String> {
             format!("The entry has {command}, which leads to {} ({why}).", program.display())
         }
         Note::Versioned { why } => {
-            format!("The path in the entry ends with this version ({why}); run this again then.")
+            format!(
+                "The entry has the path of this version ({why}); run this again after an update."
+            )
         }
         Note::BuildFolder => {
             format!("{command} is in a build folder: the entry runs the last build.")
@@ -468,8 +471,8 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
     }
     if let Some(Note::ByUvx { .. }) = launch.note {
         return Some(
-            "Ubuntu gives the sandbox to programs that stay where they are: run `uv tool install \
-             \"qwed-mcp[sdk]>=0.3\"`, and this again from there."
+            "Ubuntu allows the sandbox only to programs with a permanent path: run `uv tool \
+             install \"qwed-mcp[sdk]>=0.3\"`, and then this command from there."
                 .to_owned(),
         );
     }
@@ -481,7 +484,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
         let program = quoted(command);
         let place = profile.display();
         format!(
-            "Ubuntu keeps this program from its sandbox until an admin runs: {program} doctor \
+            "Ubuntu forbids the namespaces of the sandbox until an admin runs: {program} doctor \
              --apparmor-profile | sudo tee {place} && sudo apparmor_parser --replace {place}"
         )
     })

@@ -45,8 +45,8 @@ impl NotPrinted {
     }
 }
 
-/// Prints a text. `subject` names the text in an error. A closed pipe is not an error, because the reader has closed
-/// it on purpose.
+/// Prints a text. `subject` names the text in an error. A closed pipe is not an error, because the reader does not need
+/// the rest of the text.
 ///
 /// The text may contain control characters, because it may contain file names and the output of other programs. On a
 /// terminal, this function makes control characters visible.

@@ -1,4 +1,4 @@
-//! `qwed-mcp receipt`: creates the key that signs receipts, and prints and verifies receipts. This module also opens
+//! `qwed-mcp receipt`: creates the key that signs receipts, and prints and verifies receipts. This module also creates
 //! the writer of receipts for other commands.
 
 use std::fmt::Write as _;
@@ -94,8 +94,8 @@ pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::
     })
 }
 
-/// Returns the writer of receipts. Returns `None` if no run leaves a receipt. A script leaves a receipt if the admin
-/// names a folder for receipts. A governed run always leaves a receipt.
+/// Returns the writer of receipts. Returns `None` if neither scripts nor governed runs leave receipts. Scripts leave
+/// receipts if the admin has configured a folder for receipts. Governed runs always leave receipts.
 pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_none() && settings.policy.is_none() {
         return Ok(None);

@@ -91,7 +91,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns the folder that contains the stored outputs, or `None` if there is none.
+    /// Returns the folder that contains the stored outputs. Returns `None` if no such folder is known.
     fn output_folder(&self) -> Option<PathBuf> {
         self.outputs.clone().or_else(|| outputs_beside(&self.receipt))
     }
@@ -104,9 +104,10 @@ struct Replayed {
     environment: Vec<String>,
     /// The differences between the result in the receipt and the result of the first replay that differs.
     result: Vec<String>,
-    /// The digest of the Verification Context in the receipt and the digest in the first replay, if the digests differ.
+    /// The digests of the Verification Context in the receipt and in the first replay, if these digests differ.
     document: Option<String>,
-    /// For each stream that differs, its first different line, or the reason why the line cannot be shown.
+    /// For each stream that differs from the receipt, the first different line, or the reason why this line cannot be
+    /// shown.
     lines: Vec<String>,
     /// For each stream that differs between the first replay and a later replay, the first different line.
     between: Vec<String>,
@@ -116,7 +117,8 @@ struct Replayed {
     distinct: usize,
     /// The reason why no replay was made, or why the remaining replays were not made.
     not_run: Option<String>,
-    /// The possible causes of differences, according to the receipt and to the current rules of the analysis.
+    /// The possible causes of differences between runs of the script. The receipt contains causes, and the analysis of
+    /// the replayed script finds further causes.
     may_differ_by: BTreeSet<Cow<'static, str>>,
 }
 
@@ -278,7 +280,7 @@ fn stdin(options: &Options, receipt: &Verified) -> Result<Stdin, String> {
     let is_there = receipt.statement.digest("stdin").is_some();
     let Some(file) = &options.stdin else {
         return if is_there {
-            Err("the script read something: name it with --stdin".to_owned())
+            Err("the script read standard input: pass the file with --stdin".to_owned())
         } else {
             Ok(Stdin::default())
         };
@@ -313,8 +315,9 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // The replay is deterministic if the recorded run was deterministic, and has variants if the recorded run had
-    // variants. A replay never uses the result of an earlier run.
+    // Repeat the conditions of the recorded run. A replay is deterministic if the recorded run was deterministic. A
+    // replay also runs variants of the script (with other numbers) if the recorded run did. A replay never uses the
+    // stored result of an earlier run.
     let settings = Settings {
         deterministic: predicate.deterministic.map(|it| it.clock.unwrap_or(RUN_START)),
         answer_once: false,
@@ -409,7 +412,7 @@ impl Again<'_> {
         replayed
     }
 
-    /// Runs the script once. Returns `None` if the run was cancelled, but nothing in this function cancels the run.
+    /// Runs the script once. The result would be `None` for a cancelled run, but this function never cancels the run.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -447,8 +450,8 @@ impl Again<'_> {
             Some(permit) => self.scripts.surroundings(permit).await,
             None => self.executor.surroundings().await,
         };
-        // Without an interpreter and a sandbox, no script can run. Return no differences, because the decision about
-        // the script reports the reason.
+        // Without an interpreter and a sandbox, no script can run. Return no differences in this case, because `decide`
+        // reports the reason.
         let Some(surroundings) = surroundings else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();
@@ -473,16 +476,15 @@ impl Again<'_> {
         Ok(differences)
     }
 
-    /// Returns the digest of the Verification Context in the receipt and the digest in this replay, if the digests
-    /// differ.
+    /// Returns the digests of the Verification Context in the receipt and in this replay, if these digests differ.
     fn document(&self, now: &Outcome) -> Option<String> {
         let then = &self.predicate.verification.as_ref()?.document_digest;
         let now = &now.verdict.as_ref()?.document_digest;
         (then != now).then(|| format!("{then} → {now}"))
     }
 
-    /// Decides about the script by the current rules of the analysis and the current settings. The error contains the
-    /// reason for a refusal.
+    /// Decides whether the script may run, by the current rules of the analysis and the current settings. The error
+    /// contains the reason for a refusal.
     async fn decide(&self, code: String, inputs: Inputs) -> Result<Permit, String> {
         let request = Request {
             arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),

@@ -56,7 +56,7 @@ mod code {
     /// The script was killed with SIGKILL, for example because it reached a limit of the sandbox or the limit on
     /// output.
     pub(super) const KILLED: u8 = SIGNAL + 9;
-    /// The output has no reader, as after SIGPIPE.
+    /// The output could not be written, because its reader closed the pipe. The exit code is the same as after SIGPIPE.
     pub(super) const UNREAD: u8 = SIGNAL + 13;
     /// The command received SIGTERM.
     pub(super) const TERMINATED: u8 = SIGNAL + 15;
@@ -157,7 +157,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }
-    // Run the script even if the result of an earlier run is stored. The output is printed while the script runs.
+    // Run the script even if the result of an earlier run is stored, because this command prints the output while the
+    // script runs.
     settings.answer_once = false;
     run_script(options, &settings).unwrap_or_else(|error| {
         tracing::error!("{error:#}");

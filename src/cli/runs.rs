@@ -153,8 +153,8 @@ fn size(bytes: u64, has_more: bool) -> String {
     }
 }
 
-/// Returns the only run with an id that begins with `start`. Returns `None` and logs an error if no run or several
-/// runs match.
+/// If `start` is a complete run id, returns this id. Otherwise returns the id of the only run with an id that begins
+/// with `start`. Returns `None` and logs an error if no run or several runs match.
 fn find(store: &Store, start: &RunIdStart) -> anyhow::Result<Option<Uuid>> {
     if let Some(run_id) = start.whole() {
         return Ok(Some(run_id));

@@ -125,7 +125,8 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the tokens that callers may present. Returns `None` if calls need no token.
+    /// Returns the verifier of callers' tokens, for tokens of the store, for access tokens, or for both. Returns `None`
+    /// if callers need no token.
     async fn bearers(
         &self,
         server: &Server,
@@ -201,7 +202,7 @@ pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Opens the store that contains the tokens. Fails if the store does not exist.
+/// Opens the store that contains the tokens. If the store is embedded, fails if the store does not exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
     settings.store_in(&folder).open_existing().context("no caller could be authenticated")

@@ -116,7 +116,7 @@ fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
     let mut stdout = io::stdout();
     writeln!(stdout, "{}", token.reveal())
         .and_then(|()| stdout.flush())
-        .with_context(|| format!("failed to print token {id}, so nobody can use it; revoke it"))?;
+        .with_context(|| format!("failed to print token {id}, so it cannot be used; revoke it"))?;
     let expires = match record.expires {
         Some(expires) => format!("until {}", time_text(expires)),
         None => "without an end".to_owned(),

@@ -29,9 +29,10 @@ use crate::verdict::{CheckState, Conclusion, Verdict, shortened_to};
 use claims::Claim;
 use report::{Verified, one_line};
 
-/// The maximum number of characters of a reason, which can contain any output of a claim.
+/// The maximum length of the reason for an outcome, in characters. The length is limited, because a reason can contain
+/// any output of a claim.
 const REASON_CHARS_MAX: usize = 500;
-/// The note about documents without a claim.
+/// The note that is printed if the documents contain no claims.
 const NO_CLAIMS: &str = "no claims: a claim is a code block that is marked 'python verify'";
 
 #[derive(Debug, Args)]

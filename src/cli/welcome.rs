@@ -41,7 +41,7 @@ pub(super) fn print_welcome() -> anyhow::Result<ExitCode> {
          \n\
          Without a client:\n\
          \n  \
-           {BOLD}qwed-mcp doctor{BOLD:#}     says what scripts run in, and what is missing\n  \
+           {BOLD}qwed-mcp doctor{BOLD:#}     reports interpreter, packages and sandbox\n  \
            {BOLD}qwed-mcp run FILE{BOLD:#}   runs a script as a client's call would\n  \
            {BOLD}qwed-mcp --help{BOLD:#}     lists all commands\n\
          \n\

@@ -1,5 +1,5 @@
-//! Builds an environment step by step, in its own folder. The marker is written last, and makes the environment
-//! visible.
+//! Builds an environment step by step, in its own folder. The marker (a file in this folder) is written last. Servers
+//! use only environments with a marker.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,16 +17,17 @@ use super::startup::{Changed, Startup};
 use super::step::Progress;
 use super::tool::{Job, PythonWanted, Tool, ToolError};
 
-/// The temporary name of the marker while it is written.
+/// The temporary name of the marker file while its content is being written.
 const MARKER_BEGUN: &str = "qwed-env.json.new";
-/// The file with the parsed lock.
+/// The name of the file in the environment that contains the parsed lock, for pip and uv.
 const LOCK_FILE: &str = "requirements.lock";
-/// The file with the constraints: the package versions that must stay the same when the admin's packages are added.
+/// The name of the file in the environment that contains the constraints: the package versions that must stay the same
+/// when the admin's packages are added.
 const CONSTRAINTS_FILE: &str = "constraints.txt";
-/// The file with the added packages.
+/// The name of the file in the environment that contains the packages that the admin added.
 const REQUIREMENTS_FILE: &str = "requirements.in";
 
-/// The specification of a new environment.
+/// The packages and the interpreter of an environment that is to be built.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) lock: Lock,
@@ -44,7 +45,7 @@ impl Order {
         self.constraints.sha256()
     }
 
-    /// Returns the added packages, as the marker lists them.
+    /// Returns the added packages as strings, in the form in which the marker contains them.
     pub(crate) fn with(&self) -> Vec<String> {
         self.with.iter().map(ToString::to_string).collect()
     }
@@ -75,13 +76,13 @@ pub(crate) enum BuildError {
     Elsewhere(String),
 }
 
-/// The builder of environments.
 #[derive(Debug)]
 pub(crate) struct Builder<'t> {
     turn: &'t Turn<'t>,
 }
 
-/// An environment without a marker. Servers ignore it. Dropping this value removes the environment.
+/// An environment that is being built. Servers ignore the environment, because it has no marker yet. Dropping this
+/// value before [`Self::complete`] removes the environment.
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
     turn: &'t Turn<'t>,
@@ -163,12 +164,12 @@ impl<'t> Builder<'t> {
 }
 
 impl Draft<'_> {
-    /// Returns the path of the interpreter.
+    /// Returns the path of the environment's interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
     }
 
-    /// Returns the path of the interpreter to which the environment's symlink leads.
+    /// Returns the canonical path of the interpreter. `bin/python` in the environment is a symlink to this interpreter.
     fn base(&self) -> Result<PathBuf, BuildError> {
         let base = self.python().canonicalize().map_err(|_| BuildError::BaseUnknown)?;
         let own = self.path.canonicalize().map_err(|_| BuildError::BaseUnknown)?;
@@ -181,7 +182,7 @@ impl Draft<'_> {
         self.made.packages.contains_key(&normalised(distribution))
     }
 
-    /// Writes the marker, which makes the environment visible. Call this only after a test of the environment's
+    /// Writes the marker, so that servers use the environment. Call this only after a test of the environment's
     /// interpreter. `python` is the version of the interpreter.
     pub(crate) fn complete(mut self, python: String) -> Result<Environment, BuildError> {
         self.made.python = python;

@@ -22,7 +22,7 @@ use crate::strict_modes::{Unprotected, require_protected};
 /// The name of the folder with all environments, in the data folder.
 pub(crate) const FOLDER: &str = "environments";
 
-/// The name of the folder in [`FOLDER`] with the environments for packages that scripts list.
+/// The name of the folder in [`FOLDER`] with the environments for packages that scripts list in their headers.
 const OF_SCRIPTS: &str = "scripts";
 
 /// The file that is locked by the process that makes or removes environments.
@@ -36,8 +36,8 @@ const NAME: &str = "env-";
 /// remove this file.
 const BEGUN: &str = ".begun";
 
-/// The maximum number of names in the folder of environments. The folder usually has few names, because superseded
-/// environments are removed when they are not in use.
+/// The maximum number of entries in the folder that contains the environments. The folder usually has few entries,
+/// because superseded environments are removed when no process uses them.
 const NAMES_MAX: usize = 10_000;
 
 /// The maximum number of retries to lock an environment. The lock is not free while another process checks whether the
@@ -46,7 +46,7 @@ const TRIES_MAX: u32 = 50;
 /// The pause between two attempts to lock an environment.
 const TRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The environments of this user.
+/// The folder that contains the environments of this user.
 #[derive(Debug, Clone)]
 pub(crate) struct Environments {
     path: PathBuf,
@@ -61,12 +61,13 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Returns the path of the interpreter.
+    /// Returns the path of the environment's interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
     }
 
-    /// Fails if other users could have written code into the environment, or if it was changed.
+    /// Fails if other users could have written code into the environment, or if the files that its interpreter reads at
+    /// startup have changed.
     fn require_usable(&self) -> Result<(), Unusable> {
         let protected = require_protected(&self.path.join(MARKER));
         protected.map_err(|reason| Unusable::Unprotected { path: self.path.clone(), reason })?;
@@ -159,7 +160,8 @@ impl Environments {
         if self.path.ends_with(OF_SCRIPTS) { format!("{OF_SCRIPTS}/{name}") } else { name.clone() }
     }
 
-    /// Returns the environments for packages that scripts list. [`Self::newest`] never returns these environments.
+    /// Returns the environments for packages that scripts list in their headers. They are in a folder of their own, so
+    /// [`Self::newest`] of `self` never returns one of them.
     pub(crate) fn of_scripts(&self) -> Self {
         Self { path: self.path.join(OF_SCRIPTS) }
     }
@@ -340,7 +342,7 @@ impl Turn<'_> {
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
         for name in numbers.into_iter().map(name_of).filter(|name| !is_complete(name)) {
-            // Symlinks and files with such a name are kept, because this program did not make them.
+            // Keep symlinks and files with the name of an environment. This program did not make them.
             if self.folder.stat(OsStr::new(&name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
                 self.remove_tree(&name)?;
             }
@@ -360,7 +362,8 @@ impl Turn<'_> {
             Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Remove the marker first. No server uses the environment after that, even if the rest of the removal fails.
+        // Remove the marker first. Then no server uses the environment, even if the rest of its files cannot be
+        // removed.
         let folder = self.folder.folder(OsStr::new(&environment.name)).map_err(failed)?;
         folder.remove_file(OsStr::new(MARKER)).and_then(|()| folder.sync()).map_err(failed)?;
         self.remove_tree(&environment.name)?;

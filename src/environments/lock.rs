@@ -18,8 +18,8 @@ use crate::config::is_package_name;
 /// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
 
-/// Pairs of a module and its package, for modules in [`SDK`] that have another name than their package. The
-/// verification libraries are in a separate table, which is searched first.
+/// Pairs of a module and the package in [`SDK`] that contains the module, if their names differ. The verification
+/// libraries are in another table, which callers search first.
 const MODULES: [(&str, &str); 11] = [
     ("PIL", "pillow"),
     ("attr", "attrs"),
@@ -34,13 +34,13 @@ const MODULES: [(&str, &str); 11] = [
     ("yaml", "pyyaml"),
 ];
 
-/// The maximum size of a lock file, in bytes. The lock of the QWED packages has a quarter of a megabyte.
+/// The maximum size of a lock file, in bytes. The lock file of the QWED packages is a quarter of a megabyte long.
 const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// The hash algorithms that pip accepts, with their numbers of hexadecimal digits.
 const HASHES: [(&str, usize); 3] = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
 
-/// The packages of an environment, from a lock file. The default has no packages.
+/// The packages of an environment, as parsed from a lock file. `Lock::default()` contains no packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lock {
     pins: Vec<Pin>,
@@ -50,14 +50,14 @@ pub(crate) struct Lock {
 /// One version of a package, for the platforms that the PEP 508 marker `marker` selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pin {
-    /// The name, with extras if any.
+    /// The package name, with extras if any, such as `pydantic[email]`.
     name: String,
     version: String,
     marker: Option<String>,
     hashes: Vec<String>,
 }
 
-/// The report of pip about the packages that it would install.
+/// The report that `pip install --dry-run` writes about the packages that pip would install.
 #[derive(Deserialize)]
 struct Report {
     install: Vec<Reported>,
@@ -151,12 +151,13 @@ impl Lock {
         self.pins.iter().map(Pin::package).collect()
     }
 
-    /// Returns the names of the packages without a marker, which every environment with this lock has.
+    /// Returns the names of the packages without a PEP 508 marker. Every environment with this lock contains these
+    /// packages, because the lock restricts them to no platform.
     pub(super) fn unconditional_names(&self) -> BTreeSet<String> {
         self.pins.iter().filter(|pin| pin.marker.is_none()).map(Pin::package).collect()
     }
 
-    /// Returns the lock as text for pip and uv. The text contains only the parsed entries.
+    /// Returns the lock in the format of a requirements file, for pip and uv. The text contains only parsed entries.
     pub(super) fn text(&self) -> String {
         self.lines(|pin| {
             let hashes = pin.hashes.iter().flat_map(|hash| [" --hash=", hash]);
@@ -164,7 +165,8 @@ impl Lock {
         })
     }
 
-    /// Returns the versions without their hashes, as constraints for packages that the admin adds.
+    /// Returns the packages with their versions, in the format of a constraints file: without hashes. The packages that
+    /// the admin adds must fit these constraints.
     pub(super) fn constraints(&self) -> String {
         // Remove the extras, because pip rejects them in constraints.
         let bare = |pin: &Pin| {

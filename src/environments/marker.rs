@@ -1,4 +1,5 @@
-//! The marker of a complete environment: a file that describes it. An environment without a marker is never used.
+//! The marker: a file that describes a complete environment, in the environment's folder. An environment without a
+//! marker is never used.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +16,7 @@ pub(super) const MARKER: &str = RECORD_FILE;
 /// The version of the marker's format.
 const FORMAT: u32 = 1;
 
-/// The maximum size of a marker, in bytes. With the QWED packages it has a few kilobytes.
+/// The maximum size of a marker, in bytes. The marker of an environment with the QWED packages is a few kilobytes long.
 const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The description of a complete environment.
@@ -36,11 +37,12 @@ pub(crate) struct Marker {
     pub(crate) with: Vec<String>,
     /// The versions of all packages, by name.
     pub(crate) packages: BTreeMap<String, String>,
-    /// The record of the files that the interpreter can read at startup, made before packages were installed.
+    /// The record of the files that the environment's interpreter can read at startup. The record was made before
+    /// packages were installed.
     pub(super) startup: Startup,
 }
 
-/// The fields of a marker that the builder sets.
+/// The part of a marker that the builder provides. [`Marker::new`] adds the other fields.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     pub(super) python: String,

@@ -2,14 +2,15 @@
 //!
 //! Each environment is a folder of its own, such as `environments/env-1`. `builder` makes a new environment, and
 //! writes its `marker` last. A complete environment never changes. Servers use the newest environment with a marker.
-//! The folder `environments/scripts` contains the environments for packages that scripts list.
+//! The folder `environments/scripts` contains the environments for packages that scripts list in their headers.
 //!
-//! A process that uses an environment holds a lock on its marker. A process that removes the environment must get this
-//! lock first. Only one process at a time makes and removes environments.
+//! A process that uses an environment holds a lock on the environment's marker. A process that removes the environment
+//! must get this lock first. Only one process at a time makes and removes environments.
 //!
-//! No code of a package runs in this module. Packages are wheels. The Python from which the environment was made
-//! compiles the unpacked wheels. `startup` detects wheels that change the files that the environment's interpreter
-//! starts with. The caller of this module tests inside the sandbox whether packages can be imported.
+//! This module never runs code of a package. It installs packages only from wheels, which are unpacked without running
+//! code. The modules of the packages are compiled by the Python from which the environment was made, and not by the
+//! environment's own interpreter. A wheel could change files that this interpreter reads at startup, so `startup`
+//! detects such wheels. The caller of this module tests inside the sandbox whether packages can be imported.
 
 mod builder;
 mod listing;

@@ -21,7 +21,7 @@ pub(crate) struct Requirement {
     text: String,
 }
 
-/// The error for a text that is not a requirement.
+/// The error for a text that is not a requirement (a package name, with version conditions if any).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "expected the name of a package, and conditions on its version if any, such as polars or polars>=1,<2"
@@ -29,7 +29,7 @@ pub(crate) struct Requirement {
 pub(crate) struct InvalidRequirement;
 
 impl Requirement {
-    /// Returns the normalised name.
+    /// Returns the normalised name of the package (PEP 503).
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -126,7 +126,8 @@ pub(super) fn is_version(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_of_version)
 }
 
-/// Returns the normalised name of a package (PEP 503), by which indexes compare names.
+/// Returns the normalised name of a package (PEP 503). Two names belong to the same package if their normalised names
+/// are equal.
 pub(super) fn normalised(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()

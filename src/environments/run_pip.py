@@ -15,7 +15,7 @@ def refuse(event, arguments):
     program = os.fsdecode(arguments[0])
     name = os.path.basename(program)
     if event == "os.system" or not (name in HARMLESS or name.startswith(LOADER)):
-        raise OSError("only wheels are taken, and one of the packages is none: %s is not started" % program)
+        raise OSError("only wheels can be installed, and a package is not a wheel: %s was not started" % program)
 
 
 sys.addaudithook(refuse)

@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-/// The file in the environment that contains the record. The file itself is not recorded.
+/// The file in the environment that contains the record of the other files. This file itself is not recorded.
 pub(super) const RECORD_FILE: &str = "qwed-env.json";
 
-/// The folders to which packages may add files.
+/// The folders of an environment to which packages may add files.
 const OPEN_FOLDERS: [&str; 5] = ["bin", "etc", "include", "lib", "share"];
 
 /// The names in `bin` that an interpreter reads at its start (`Modules/getpath.py` of `CPython`).
 const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
-/// The suffix of further files in `bin` that an interpreter reads at its start.
+/// The suffix of the other files in `bin` that an interpreter reads at its start, such as `python._pth`.
 const READ_IN_BIN_ENDING: &str = "._pth";
 
 /// The prefixes of names that packages are not allowed to add to `lib`. Such names belong to standard libraries and to
@@ -48,7 +48,7 @@ const DEPTH_MAX: usize = 64;
 #[serde(transparent)]
 pub(crate) struct Startup(BTreeMap<String, String>);
 
-/// A difference between an environment and its record.
+/// A difference between the files of an environment and the record that was made before packages were installed.
 #[derive(Debug, Error)]
 pub(crate) enum Changed {
     #[error("{0} was changed")]

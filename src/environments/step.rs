@@ -15,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-/// The timeout for a step, which may download hundreds of megabytes over a slow connection.
+/// The timeout for a step (one external program, such as pip). A step may download hundreds of megabytes over a slow
+/// connection.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The interval at which a silent step shows that it is still running.
@@ -26,7 +27,7 @@ const LINES_MAX: usize = 12;
 /// The maximum number of stored characters of a line.
 const LINE_CHARS_MAX: usize = 300;
 
-/// The prefixes of environment variables that a step does not receive, and the reasons.
+/// The prefixes of environment variables that the program of a step does not receive, and the reasons.
 const WITHHELD: [(&str, &str); 24] = [
     ("QWED_", "tokens are among them"),
     ("PYTHONHOME", "another Python's standard library"),
@@ -54,7 +55,7 @@ const WITHHELD: [(&str, &str); 24] = [
     ("UV_COMPILE_BYTECODE", "uv takes it for a contradiction to its flag"),
 ];
 
-/// An event of a step, for display.
+/// An event while the program of a step runs. Callers show these events as progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress<'t> {
     /// A step begins.
@@ -65,7 +66,7 @@ pub(crate) enum Progress<'t> {
     Tick,
 }
 
-/// An error of a step.
+/// The reason why the program of a step failed.
 #[derive(Debug, Error)]
 pub(crate) enum StepError {
     #[error("{program} cannot be started")]

@@ -32,7 +32,8 @@ const UV_ELSEWHERE: [&str; 3] =
 /// The timeout for a program that prints its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The arguments with which an interpreter prints its version. With `-S` and `-I`, only the standard library runs.
+/// The arguments with which an interpreter prints its version. With `-I` and `-S`, the interpreter runs no code of
+/// packages or of the user.
 const ASK: [&str; 4] =
     ["-I", "-S", "-c", "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"];
 
@@ -50,7 +51,7 @@ const ONLY_WHEELS: [&str; 2] = ["--only-binary", ":all:"];
 /// The error of `python -m venv` on Debian and its derivatives, where `ensurepip` is in a separate package.
 const NO_ENSUREPIP: &str = "ensurepip is not available";
 
-/// The Python that the admin wants for an environment.
+/// The Python interpreter that the admin requests for an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PythonWanted {
     /// Any version that the QWED packages support.
@@ -119,7 +120,7 @@ impl PythonWanted {
         }
     }
 
-    /// Returns whether an interpreter of this version fits.
+    /// Returns whether an interpreter of the given version meets the admin's request.
     fn fits(&self, (major, minor, micro): (u32, u32, u32)) -> bool {
         match self {
             Self::Any | Self::Program(_) => (major, minor) >= VERSION_MIN,
@@ -129,7 +130,7 @@ impl PythonWanted {
         }
     }
 
-    /// Returns the names under which a fitting interpreter is looked up, in order of preference.
+    /// Returns the program names under which the requested interpreter is looked up, in order of preference.
     fn names(&self) -> Vec<PathBuf> {
         match self {
             Self::Any => {
@@ -155,7 +156,7 @@ pub(super) enum Tool {
 }
 
 impl Tool {
-    /// Finds uv. If uv is not installed, finds a Python that fits.
+    /// Finds uv. If uv is not installed, finds a Python interpreter that meets the request `python`.
     pub(super) async fn find(python: &PythonWanted) -> Result<Self, ToolError> {
         for program in uv_places() {
             if let Some(version) = answer(&program, &["--version"], "uv ").await {
@@ -229,7 +230,8 @@ impl Tool {
         }
     }
 
-    /// Resolves the versions and hashes of packages that fit the constraints.
+    /// Finds versions of the requested packages that fit the constraints. Returns the packages with their versions and
+    /// hashes.
     pub(super) async fn resolve(
         &self,
         job: &Job<'_>,
@@ -293,8 +295,8 @@ impl Tool {
     }
 }
 
-/// An environment that is being made: its folder, the lock file of the turn (the exclusive right to make environments),
-/// and whether downloads are forbidden.
+/// An environment that is being made. `turn` is the lock file for the exclusive right to make environments.
+/// `is_offline` forbids downloads.
 pub(super) struct Job<'j> {
     pub(super) folder: &'j Path,
     pub(super) turn: &'j File,
@@ -353,7 +355,7 @@ impl Job<'_> {
     }
 }
 
-/// Returns the paths of uv, in order of preference.
+/// Returns the paths at which uv is installed, in order of preference.
 fn uv_places() -> Vec<PathBuf> {
     let mut places = on_path(Path::new("uv"));
     let home = etcetera::home_dir().ok().filter(|home| home.is_absolute());
@@ -365,7 +367,8 @@ fn uv_places() -> Vec<PathBuf> {
     places
 }
 
-/// Returns the programs named `name` in the absolute entries of `PATH`. For a path, returns the program at that path.
+/// Returns the programs named `name` in the absolute entries of `PATH`. If `name` is an absolute path, returns the
+/// program at this path.
 fn on_path(name: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let entries = std::env::split_paths(&path).filter(|entry| entry.is_absolute());
@@ -382,7 +385,8 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
 }
 
-/// Runs a program that prints its version. Returns the part of the output after the prefix `start`.
+/// Runs a program that prints its version. Returns the program's output without the prefix `start`. `None` if the
+/// program fails.
 async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<String> {
     let mut ask = command(program);
     ask.args(arguments).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());

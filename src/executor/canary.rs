@@ -40,7 +40,8 @@ fn known_gaps(tier: Tier) -> &'static [&'static str] {
     }
 }
 
-/// A problem with the folder for temporary files. `Display` is for the admin.
+/// An error about the folder for temporary files. The `Display` text contains the path of the folder, so it is only for
+/// the admin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("TMPDIR is {}, which {problem}", .folder.display())]
 pub(crate) struct TemporaryFolderError {
@@ -51,10 +52,10 @@ pub(crate) struct TemporaryFolderError {
 }
 
 impl TemporaryFolderError {
-    /// The admin's remedy for all of these problems.
+    /// The remedy that the admin receives for every problem with the folder for temporary files.
     pub(super) const REMEDY: &str = "set TMPDIR to a folder that the server may write to";
 
-    /// Returns the message without the path, for clients.
+    /// Returns the error message for clients. The message contains no path.
     pub(super) fn for_clients(&self) -> String {
         format!("the folder for temporary files (TMPDIR) {}", self.problem)
     }
@@ -83,7 +84,7 @@ pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
 pub(super) struct Canary {
     folder: PathBuf,
     /// The lock on the folder, held for the lifetime of the canary. A folder without a lock was left behind by a killed
-    /// server.
+    /// server, so a later server removes it.
     _lock: File,
     pub(super) script: String,
 }
@@ -154,7 +155,7 @@ impl Drop for Canary {
 fn open_to_scripts(paths: [&PathBuf; 2]) {
     if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {
-            // If this fails, the canary proves less about the sandbox.
+            // Ignores an error, because the canary can still run. It then proves less about the sandbox.
             let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
         }
     }

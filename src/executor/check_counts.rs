@@ -12,18 +12,18 @@ use crate::verdict::shortened;
 /// The size of the three counts of a check, in bytes.
 const CHECK_BYTES: usize = 24;
 
-/// The maximum number of bytes of the frame with the values that the failed check has compared. After decoding, the
-/// values are shortened to [`COMPARED_BYTES_MAX`].
+/// The maximum size, in bytes, of the frame in which a run sends the values that its failed check has compared. After
+/// decoding, the server keeps at most [`COMPARED_BYTES_MAX`] bytes of these values.
 const VALUES_BYTES_MAX: usize = HEAD_BYTES + 16 * 1024;
 
-/// The maximum number of values that are kept of a failed check.
+/// The maximum number of values that the server keeps for a failed check.
 const COMPARED_MAX: usize = 8;
 
-/// The maximum number of bytes of the frame with the counts and the frame with the values together. The analysis finds
-/// at most 1,000 checks.
+/// The maximum total size, in bytes, of the two frames that this module reads: the frame with the counts, and the frame
+/// with the compared values. The analysis finds at most 1,000 checks in a script.
 pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VALUES_BYTES_MAX;
 
-/// The maximum number of bytes of all names and values of a failed check together.
+/// The maximum total size, in bytes, of the names and values that the server keeps for a failed check.
 const COMPARED_BYTES_MAX: usize = 1_000;
 
 /// The maximum of a count. All integers up to this maximum have an exact representation in JSON.
@@ -33,8 +33,8 @@ const COUNT_MAX: u64 = (1 << 53) - 1;
 /// the values that the failed check has compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckCounts {
-    /// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. If the check examines the
-    /// elements of a collection, the third count is the number of examined elements.
+    /// Three counts for each check. [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two
+    /// counts. If the check examines the elements of a collection, the third count is the number of examined elements.
     counts: Vec<[u64; 3]>,
     compared: Option<Compared>,
 }
@@ -42,20 +42,21 @@ pub(crate) struct CheckCounts {
 /// The values that the failed check of a script has compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Compared {
-    /// The index of the check.
+    /// The index of the failed check.
     check: usize,
-    /// Operands and names with their values, in Python syntax. Each text is one line without control characters.
+    /// Pairs of an operand or a name in the check and its value, in Python syntax. Each text is one line without
+    /// control characters.
     values: Vec<(String, String)>,
 }
 
-/// Returns whether frames with this letter are for this module.
+/// Returns whether this module decodes the frames with the letter `kind`.
 pub(super) fn is_own(kind: u8) -> bool {
     matches!(kind, COUNTS | COMPARED)
 }
 
 impl CheckCounts {
-    /// Returns the counts, if exactly one frame has counts. If a script sends a second frame with counts, the server
-    /// cannot detect which frame is forged, and uses neither.
+    /// Returns the counts, if the run has sent exactly one frame with counts. If there are two such frames, the script
+    /// has forged at least one of them. The server cannot detect which frame is forged, so it uses neither.
     pub(super) fn from_frames(bytes: &[u8]) -> Option<Self> {
         let (counts, rest) = only_frame(bytes, COUNTS)?.as_chunks::<8>();
         let (triples, odd) = counts.as_chunks::<3>();
@@ -72,7 +73,8 @@ impl CheckCounts {
         Self { counts: counts.to_vec(), compared: None }
     }
 
-    /// Returns the counts; `None` if they are not the counts of exactly `checks` checks.
+    /// Returns the counts of the script's checks; `None` if the number of received counts differs from `checks`, the
+    /// number of checks in the script.
     pub(crate) fn of(&self, checks: usize) -> Option<&[[u64; 3]]> {
         (self.counts.len() == checks).then_some(&self.counts)
     }
@@ -85,8 +87,8 @@ impl CheckCounts {
 }
 
 impl Compared {
-    /// Reads the index of the check, and pairs of texts, all separated by NUL. Texts beyond the limits are shortened or
-    /// left out.
+    /// Decodes the content of a frame: the index of the check, and pairs of an operand or a name and its value. All
+    /// parts are separated by NUL. Shortens long texts, and leaves out the pairs beyond the limits.
     fn from_content(content: &[u8]) -> Option<Self> {
         if content.len() > VALUES_BYTES_MAX {
             return None;

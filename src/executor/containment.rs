@@ -1,4 +1,5 @@
-//! Contains scripts: chooses an interpreter and a plan, and proves that the plan holds.
+//! Decides how scripts are confined: chooses an interpreter and the sandbox's plan, and tests whether the sandbox
+//! enforces the plan.
 //!
 //! This module never runs a client's script.
 
@@ -33,19 +34,20 @@ use super::{Observed, OneShotExecutor, RunError, RunLimits, Surroundings};
 /// this limit.
 const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 
-/// An interpreter, and the plan that contains its scripts.
+/// An interpreter, and the plan of the sandbox in which its scripts run.
 #[derive(Debug, Clone)]
 pub(crate) struct Contained {
     pub(super) interpreter: Interpreter,
     pub(crate) plan: Plan,
     /// The better tiers that are unavailable, best first, with the reasons.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
-    /// The last workspace that was found to contain no file of the interpreter. Cached because the check takes a
-    /// hundred path lookups.
+    /// The last workspace that was checked and that contains no file of the interpreter. Cached because the check takes
+    /// a hundred path lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
-    /// Whether a warning was already logged because the library that replaces clocks and random bits was not loaded.
+    /// Set after the first warning that Python did not load the library that replaces clocks and random bits. The
+    /// warning is logged only once.
     pub(super) has_warned: Arc<AtomicBool>,
     /// The folder with substitutes for the parts of macOS that the sandbox uses. Set only in tests.
     pub(super) apple_parts: Option<PathBuf>,
@@ -101,7 +103,8 @@ impl Contained {
         }
     }
 
-    /// Returns the plan of a run with these limits.
+    /// Returns the sandbox's plan for a run within `limits`. A memory limit in `limits` can only lower the usual memory
+    /// limit.
     pub(super) fn plan_for(&self, limits: RunLimits) -> Plan {
         let of_script = self.plan.limits;
         let limits =
@@ -140,7 +143,7 @@ impl Contained {
         }
     }
 
-    /// Returns a summary of the containment for clients.
+    /// Returns the tier of scripts, and the reason why no better tier is used, in the form that clients receive.
     pub(super) fn ready(&self) -> Ready {
         let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
         // Reports the first obstacle that is a fault. If all obstacles are expected, reports the first of them.
@@ -163,8 +166,8 @@ pub(crate) enum NotContained {
     Sandbox(#[from] SandboxUnavailable),
 }
 
-/// Finds the containment of scripts, and remembers it. A failure is not remembered, because the missing part may be
-/// available at the next call.
+/// Finds the interpreter and the sandbox for scripts, and remembers them. A failure is not remembered, because the
+/// missing part may be available at the next call.
 #[derive(Debug)]
 pub(super) struct Containment {
     pub(super) finder: InterpreterFinder,
@@ -177,7 +180,7 @@ pub(super) struct Containment {
     deterministic: Option<DateTime<Utc>>,
     apple_parts: Option<PathBuf>,
     found: OnceCell<Contained>,
-    /// The last failure that was logged.
+    /// The text of the last failure that was logged. An equal text is not logged again.
     logged: Mutex<String>,
 }
 
@@ -337,7 +340,7 @@ async fn try_memory_limit(
     }
 }
 
-/// Logs the tier of scripts, and why better tiers are unavailable.
+/// Logs the tier at which scripts run, and the reasons why better tiers are unavailable.
 fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
     tracing::info!(%tier, "scripts are contained");
     for (better, obstacle) in passed_over {
@@ -345,7 +348,8 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
         if obstacle.is_expected() {
             tracing::warn!(remedy, "{better} is unavailable, scripts run at {tier}: {obstacle}");
         } else {
-            // Also logs the debug output, which contains the path that failed. The message omits that path.
+            // Also logs the debug output of the obstacle. For a failed launch, only the debug output contains the path
+            // that caused the failure.
             tracing::error!(
                 remedy,
                 ?obstacle,

@@ -1,26 +1,27 @@
-//! Plain data of Python, as a script's process sends it. This module never evaluates anything.
+//! Python values of simple types ("plain data"), decoded from the bytes that a script's process sends. This module
+//! never evaluates anything.
 //!
-//! `python/values.py` encodes a value. A script can send anything instead, so every byte is validated, and every size
-//! is bounded.
+//! `python/values.py` encodes these values. A script can send other bytes instead, so every byte is validated, and
+//! every size is bounded.
 
 /// The maximum nesting of a value. Python's JSON reader fails at about 1,000 levels.
 pub(crate) const DEPTH_MAX: usize = 128;
 /// The maximum number of bytes of a float in the encoding.
 const FLOAT_BYTES_MAX: usize = 32;
 
-/// Plain data of Python.
+/// A Python value of a simple type, such as a number, a text or a list. A value of any other type is [`Self::Other`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Data {
     None,
     Bool(bool),
     Int(Int),
     Float(f64),
-    /// A text in UTF-8. It may contain surrogates, but expected texts never do.
+    /// A `str`, encoded in UTF-8. It may contain surrogates, but the expected value of a batch test never does.
     Text(Box<[u8]>),
     Bytes(Box<[u8]>),
     Items(Kind, Box<[Data]>),
     Dict(Box<[(Data, Data)]>),
-    /// The type name of a value that is not plain data. Such a value equals no expected value.
+    /// The type name of a value that is not plain data. Such a value never equals the expected value of a batch test.
     Other(Box<[u8]>),
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Int {
     pub(crate) digits: Box<str>,
 }
 
-/// A collection of items.
+/// The Python type of a collection, except for `dict`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     List,
@@ -123,7 +124,7 @@ fn until<'a>(rest: &mut &'a [u8], delimiter: u8) -> Result<&'a [u8], NotData> {
 
 fn take_count(rest: &mut &[u8]) -> Result<usize, NotData> {
     let count = str::from_utf8(until(rest, b':')?).ok().and_then(|text| text.parse().ok());
-    // Each item and each character takes at least a byte.
+    // Each item or character takes at least one byte, so a count above the number of remaining bytes is invalid.
     count.filter(|count| *count <= rest.len()).ok_or(NotData::Invalid)
 }
 

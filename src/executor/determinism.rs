@@ -18,7 +18,7 @@ pub(crate) struct Determinism {
     pub(crate) fixes_addresses: bool,
     /// The start time on the clocks of each run. `None` if clocks and random bits come from the machine.
     pub(crate) clock: Option<DateTime<Utc>>,
-    /// Whether the run has a file tree and PIDs of its own.
+    /// Whether each run has its own file tree and its own PID namespace.
     pub(crate) has_own_tree: bool,
 }
 
@@ -57,9 +57,9 @@ impl Determinism {
         Self { clock: self.clock.filter(|_| is_fixed), ..self }
     }
 
-    /// Returns the properties of a run that are the same each time the script runs. `sha256` is the SHA-256 of the
-    /// script. For a fork server, `sha256` is zero, because each child gets the start time and the seeds of its run
-    /// later.
+    /// Returns the settings that give each run of the same script the same addresses, clocks and random bits. `sha256`
+    /// is the SHA-256 of the script. For a fork server, `sha256` is zero, because each child receives the start time
+    /// and the seeds of its run together with its script.
     pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
         let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
         let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());

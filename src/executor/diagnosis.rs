@@ -60,11 +60,11 @@ const IMPORTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 const PACKAGES_SCRIPT: &str = include_str!("python/packages.py");
 
-/// The layers of the sandbox on macOS, in the order in which a run passes them.
+/// The layers of the sandbox on macOS, in the order in which they are applied to a run.
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 const LAYERS: [Layer; 2] = [Layer::ResourceLimits, Layer::Seatbelt];
 
-/// The layers of the sandbox on Linux, in the order in which a run passes them.
+/// The layers of the sandbox on Linux, in the order in which they are applied to a run.
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 const LAYERS: [Layer; 7] = [
     Layer::Namespaces,
@@ -107,11 +107,11 @@ pub(crate) struct Diagnosis {
     pub(crate) layers: Vec<(Layer, LayerState)>,
     /// The limits of a run; `None` if no script can run.
     pub(crate) limits: Option<Limits>,
-    /// The control groups that limit the memory of runs, or the reason why no control group does.
+    /// A description of the control groups that limit the memory of runs, or the reason why no control group limits it.
     pub(crate) control_groups: Result<String, String>,
     /// The newest Landlock ABI that both this kernel and this program know.
     pub(crate) landlock_abi: u8,
-    /// The complete reason why no code runs; `None` if code runs.
+    /// The complete error message for the admin if no code can run; `None` if code can run.
     pub(crate) refusal: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl fmt::Display for ScriptUser {
     }
 }
 
-/// The state of a layer for scripts.
+/// Whether a layer of the sandbox applies to scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LayerState {
     /// The layer applies to scripts, and the canary did not get past it.
@@ -212,7 +212,8 @@ impl OneShotExecutor {
             layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
-                // The test of the sandbox has run a script, so the search for control groups has ended.
+                // The search for control groups comes before the test of the sandbox, and this test has ended. So the
+                // result of the search is known.
                 Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
                 Some(Tier::Seatbelt) => Err("macOS has none".to_owned()),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
@@ -239,7 +240,7 @@ impl OneShotExecutor {
             Ending::Exited(0) => Ok(stdout.text.trim().to_owned()),
             Ending::Exited(_) | Ending::TimedOut | Ending::OutOfMemory | Ending::Cancelled => {
                 let reason = stderr.text.trim_end().lines().last();
-                Err(reason.unwrap_or("it does not come to its end").to_owned())
+                Err(reason.unwrap_or("the import failed without an error message").to_owned())
             }
         }
     }
@@ -322,7 +323,7 @@ impl OneShotExecutor {
     }
 }
 
-/// Returns the state of each layer for scripts that run at `tier`. `obstacles` are the reasons why tiers are
+/// Returns for each layer whether it applies to scripts that run at `tier`. `obstacles` are the reasons why tiers are
 /// unavailable; `None` if no tier was tried.
 fn layers(
     tier: Option<Tier>,
@@ -355,7 +356,7 @@ fn layers(
             None if obstacles.iter().any(|(_, obstacle)| obstacle.is_of_settings()) => {
                 LayerState::NotTried("a setting is in the way, see below")
             }
-            None => LayerState::NotTried("it is not enough without the missing parts below"),
+            None => LayerState::NotTried("the missing layers are needed first"),
         }
     };
     LAYERS.into_iter().map(|layer| (layer, state(layer))).collect()

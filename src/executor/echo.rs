@@ -20,7 +20,8 @@ pub(crate) struct Echo(Option<Arc<Heard>>);
 
 struct Heard {
     listener: Box<Listener>,
-    /// Whether the listener shows the output as final, so that the run must not be repeated after some output.
+    /// Whether the listener shows the output as final. If it does, a run that has already produced output must not be
+    /// repeated.
     is_final: bool,
     /// Whether the listener has received output.
     has_begun: AtomicBool,

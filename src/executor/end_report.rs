@@ -11,16 +11,16 @@ use super::frames::{HEAD_BYTES, only_frame};
 use super::members::{self, Members};
 use super::returned::{self, Returned};
 
-/// The maximum number of bytes of the text with the observations of a run.
+/// The maximum size, in bytes, of the text in which a run reports its observations ([`Observed`]).
 const OBSERVED_BYTES_MAX: usize = 1 << 16;
 
-/// The maximum number of packages in the observations of a run.
+/// The maximum number of package names in [`Observed::native`].
 const NATIVE_MAX: usize = 500;
 
 /// The maximum number of bytes of a value, as `python/values.py` encodes it.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// The maximum number of bytes of the frames of this module.
+/// The maximum total size, in bytes, of the frames that this module reads.
 pub(super) const FRAMES_BYTES_MAX: usize = 5 * HEAD_BYTES
     + VALUE_BYTES_MAX
     + returned::ENCODED_BYTES_MAX
@@ -33,8 +33,8 @@ pub(crate) struct EndReport {
     /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
     /// signal, a timeout.
     pub(crate) reached_end: bool,
-    /// The value that a batch test's call has returned, encoded by `python/values.py`. The batch decodes it. `None`
-    /// unless the run has sent exactly one value.
+    /// The value that a batch test's call has returned, encoded by `python/values.py`. The module `batch` decodes the
+    /// value. `None` unless the run has sent exactly one value.
     pub(crate) value: Option<Vec<u8>>,
     /// The value that the script has assigned to `result`. `None` unless the run has sent exactly one value.
     pub(crate) returned: Option<Returned>,
@@ -45,7 +45,7 @@ pub(crate) struct EndReport {
     pub(crate) members: Option<Members>,
 }
 
-/// The observations of a deterministic run about its own process.
+/// The observations that the process of a deterministic run reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
     /// The number of threads and processes that the script has started. `None` if the library that replaces clocks and
@@ -69,7 +69,7 @@ impl Observed {
     }
 }
 
-/// Returns whether frames with this letter are for this module.
+/// Returns whether this module decodes the frames with the letter `kind`.
 pub(super) fn is_own(kind: u8) -> bool {
     matches!(kind, END | VALUE | RETURNED | OBSERVED | MEMBERS)
 }

@@ -112,7 +112,8 @@ pub(crate) fn describe(surroundings: &Surroundings) -> io::Result<Environment> {
     Environment::of(surroundings)
 }
 
-/// Returns each name in `then` or `now` with its two values. The value of a missing name is `none`.
+/// Returns for each name in `then` or `now` its value in `then` and its value in `now`. A missing value is the text
+/// `none`.
 fn pairs<'a>(
     then: impl Iterator<Item = (&'a String, &'a String)>,
     now: impl Iterator<Item = (&'a String, &'a String)>,
@@ -131,8 +132,8 @@ fn start(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
 
-/// A cache for one description of an environment. The cache also contains the metadata of the watched files at the time
-/// of the description, to detect later changes.
+/// A cache for one description of an environment. To detect later changes, the cache also contains the metadata that
+/// the watched files had at the time of the description.
 #[derive(Debug, Default)]
 pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
@@ -153,7 +154,7 @@ impl Seen {
             found.size().into(),
             found.mtime().into(),
             found.mtime_nsec().into(),
-            // A program can set `mtime`, but not `ctime`.
+            // Includes `ctime`, because a program can set `mtime`, but not `ctime`.
             found.ctime().into(),
             found.ctime_nsec().into(),
         ]))
@@ -201,8 +202,8 @@ pub(super) fn seen(surroundings: &Surroundings) -> Vec<Seen> {
     watched.map(|path| Seen::at(path)).collect()
 }
 
-/// Returns the packages that are installed in these folders. If two packages have the same name, only the first counts,
-/// because Python imports the first.
+/// Returns the packages that are installed in these folders. If two packages have the same name, returns only the first
+/// package, because Python imports the first.
 fn packages(folders: &[PathBuf]) -> Vec<Package> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for folder in folders {

@@ -4,7 +4,7 @@
 pub(super) mod letter {
     /// A picture.
     pub(in crate::executor) const PICTURE: u8 = b'P';
-    /// A picture that was too large.
+    /// A notice about a picture that was too large to send: its size and its name.
     pub(in crate::executor) const LARGE_PICTURE: u8 = b'L';
     /// The number of pictures that were left out.
     pub(in crate::executor) const OMITTED_PICTURES: u8 = b'O';

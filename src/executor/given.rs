@@ -12,7 +12,8 @@ use super::determinism::Determinism;
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     pub(super) source: &'a str,
-    /// The edits of the syntax tree that count the script's checks (`python/checks.py`); empty if nothing is counted.
+    /// The edits of the script's syntax tree that make the script count its checks (`python/checks.py`). Empty if
+    /// nothing is counted.
     pub(super) plan: &'a str,
     /// The expression to evaluate after the script; may be empty.
     pub(super) call: &'a str,
@@ -79,8 +80,9 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Encodes the input files for `give_inputs` in `python/bootstrap.py`. Each file has a byte for its form, the length
-/// of its name (one byte), the length of its content (`u64` in little-endian order), its name and its content.
+/// Encodes the input files for `give_inputs` in `python/bootstrap.py`. Each file consists of a letter for its form
+/// (text, bytes or JSON), the length of its name (one byte), the length of its content (`u64` in little-endian order),
+/// its name and its content.
 fn packed<'a>(inputs: &'a Inputs) -> Vec<Cow<'a, [u8]>> {
     let of_file = |(name, form, content): (&'a str, Form, &'a [u8])| {
         let form = match form {

@@ -19,10 +19,11 @@ use super::environment::{Environment, EnvironmentCache, Seen, seen};
 use super::{Determinism, Surroundings};
 use crate::sandbox::is_store;
 
-/// The minimum and the maximum time between two listings of the files.
+/// The minimum and the maximum time for which a listing of an environment's files is valid.
 const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
 
-/// The time between two listings, as a multiple of the duration of the last listing. [`LISTED_FOR`] limits this time.
+/// The time for which a listing is valid, as a multiple of the time that the listing took. [`LISTED_FOR`] limits the
+/// result.
 const LISTING_SHARE: u32 = 50;
 
 /// The maximum number of entries that are listed below a path. A usual environment has 20,000 entries.
@@ -66,7 +67,7 @@ struct Known {
     digest: Result<EnvironmentDigest, NoDigest>,
 }
 
-/// The facts that make up the digest.
+/// The facts from which an [`EnvironmentDigest`] is computed.
 #[derive(Serialize)]
 struct Facts<'a> {
     environment: &'a Environment,
@@ -105,7 +106,7 @@ impl EnvironmentDigests {
         is_current.then_some(known.digest)
     }
 
-    /// Returns the digest. Computes it if it is not cached. Blocks on the disk.
+    /// Returns the digest. Computes the digest if it is not cached. Blocks on the disk.
     pub(crate) fn get(&self, surroundings: &Surroundings) -> Result<EnvironmentDigest, NoDigest> {
         let _listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = self.known(surroundings) {
@@ -179,17 +180,17 @@ fn own_program() -> io::Result<[u8; 32]> {
     Ok(digest.finalize().into())
 }
 
-/// Returns the measures of a deterministic run as a text, with all their fields.
+/// Formats the measures of deterministic runs for the digest, with the values of all fields.
 fn measures(determinism: Option<Determinism>) -> String {
     format!("{determinism:?}")
 }
 
-/// Selects the entries below a folder that are listed. The folder itself is always listed.
+/// Selects which entries of a folder are listed. The folder itself is always listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listing {
     /// All files and folders, except compiled modules.
     Packages,
-    /// All files and folders, except compiled modules and packages.
+    /// All files and folders, except compiled modules and the folders of installed packages.
     Library,
     /// Only folders. If a file is replaced, the metadata of the file's folder changes.
     Folders,
@@ -230,7 +231,7 @@ fn state_of(path: &Path, listing: Listing) -> io::Result<[u8; 32]> {
                 Some(entry.path()),
                 entry.metadata().map_or_else(|_| Seen::missing(), |it| Seen::of(&it)),
             ),
-            // For example a symlink to a file that does not exist, or a folder that cannot be read.
+            // For example, the target of a symlink does not exist, or a folder cannot be read.
             Err(error) => (error.path(), Seen::missing()),
         };
         let name = path.map_or(&[][..], |path| path.as_os_str().as_bytes());

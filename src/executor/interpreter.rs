@@ -36,17 +36,15 @@ pub(crate) enum FindError {
     /// Another user can change the environment that contains the interpreter. So the environment may contain code of
     /// that user.
     #[error(
-        "the environment of `qwed-mcp env create` can be changed by others than the server's user, \
-         so \
-         it is not used; ask the admin to look at the server's log"
+        "the environment of `qwed-mcp env create` can be changed by other users, so it is not \
+         used; ask the admin to look at the server's log"
     )]
     EnvironmentUnprotected(Unusable),
     /// The environment that contains the interpreter was changed after it was made. Probing the interpreter could run
     /// code that is not part of Python.
     #[error(
-        "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask \
-         the admin to \
-         look at the server's log"
+        "the environment of `qwed-mcp env create` was changed after it was made, so it is not \
+         used; ask the admin to look at the server's log"
     )]
     EnvironmentChanged(Unusable),
     /// The location of the workspace is unknown, so any interpreter could be in it. Code of the workspace must not run.
@@ -77,7 +75,7 @@ impl FindError {
     }
 }
 
-/// The reason for choosing an interpreter. The first available source in this order is used.
+/// The source of the chosen interpreter. The variants are in the order in which the sources are tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The variable `QWED_MCP_PYTHON`.
@@ -108,13 +106,13 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct InterpreterFinder {
     configured: Option<OsString>,
-    /// The environments of `qwed-mcp env create`, and the environments with packages for single scripts. `None` if the
-    /// server has no data folder.
+    /// The environments of `qwed-mcp env create`, and the environments for scripts that require packages of their own.
+    /// `None` if the server has no data folder.
     environments: Option<Environments>,
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
     found: OnceCell<Found>,
-    /// The logged text about the candidates of the last failed search. An equal text is not logged again.
+    /// The candidates of the last failed search, as they were logged. The same candidates are not logged again.
     logged: Mutex<String>,
 }
 
@@ -160,7 +158,7 @@ impl InterpreterFinder {
 
     async fn find(&self) -> Result<Found, FindError> {
         let untrusted = self.untrusted.clone();
-        // The lookup may read the admin's files, so it runs in a thread for blocking work.
+        // The lookup may read the policy file, which can block. So the lookup runs in a thread for blocking work.
         let untrusted = tokio::task::spawn_blocking(move || untrusted.folder()).await;
         let untrusted = untrusted.unwrap_or_else(|_| Err("internal error".to_owned()));
         let untrusted = untrusted.map_err(FindError::WorkspaceUnknown)?;
@@ -194,7 +192,8 @@ impl InterpreterFinder {
                     let made = made.take_if(|_| matches!(source, Source::Made(_)));
                     return Ok(Found { interpreter, source, passed_over, _in_use: made.or(held) });
                 }
-                // Ends the search. The next candidate would not have the packages that the tests in the workspace need.
+                // Returns an error instead of trying the next candidate, because that candidate would not have the
+                // packages that the workspace's tests need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
                     return Err(FindError::InWorkspace(unusable));
                 }

@@ -7,8 +7,8 @@ use crate::sandbox::Neighbours;
 
 use super::turns::JOBS_AT_ONCE_MAX;
 
-/// The maximum size of each captured output stream (stdout and stderr), in bytes. The notice that `output` appends to
-/// a truncated stream does not count.
+/// The maximum size of each captured output stream (stdout and stderr), in bytes. The notice that the module `output`
+/// appends to a truncated stream is not counted.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// The maximum time to wait until a killed run has ended. After this time, an error is returned, and the attempts to
@@ -46,8 +46,9 @@ pub(super) fn runs_max(settings: &Settings) -> u64 {
     u64::try_from(runs).unwrap_or(u64::MAX)
 }
 
-/// The CPU time that each process of a run gets in addition to the run's wall-clock time. A process with one thread
-/// does not reach this limit before the run times out. The limit ends processes that no supervisor watches any more.
+/// The difference between the CPU time limit of each process and the timeout of its run. Because of this difference, a
+/// run times out before a process with one thread reaches its CPU time limit. The CPU time limit ends processes that no
+/// supervisor watches any more.
 const CPU_GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the CPU time limit, in seconds, of each process of a run with this timeout.
@@ -72,7 +73,7 @@ pub(crate) struct RunLimits {
 }
 
 impl RunLimits {
-    /// Returns the usual limits of a script, with this timeout.
+    /// Returns the default limits of a script's run, with this timeout.
     pub(crate) fn of_script(timeout: Duration) -> Self {
         Self {
             timeout,

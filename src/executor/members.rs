@@ -7,13 +7,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum size of the list, in bytes.
+/// The maximum size, in bytes, of the list of members that a run sends.
 pub(super) const BYTES_MAX: usize = 1 << 16;
 
-/// The maximum number of lines, including the line with the name of the object.
+/// The maximum number of lines in the list, including the line with the name of the object.
 const LINES_MAX: usize = 41;
-/// The maximum number of characters of all members that are shown. It is small, because each token of a model costs
-/// money.
+/// The maximum number of characters of all members that the model sees. It is small, because each token of a model
+/// costs money.
 const CHARS_MAX: usize = 2000;
 
 /// The name of an object, and its members: signatures of methods, and names of attributes.
@@ -51,7 +51,7 @@ impl Members {
         is_valid.then_some(Self { object, lines, count })
     }
 
-    /// Returns the text for the model.
+    /// Returns the list of members as a text for the model.
     pub(crate) fn advice(&self) -> String {
         let mut chars = 0;
         let shown = self.lines.iter().take_while(|line| {

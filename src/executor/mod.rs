@@ -166,7 +166,7 @@ pub(crate) struct ForkServers {
     pub(crate) starting: usize,
     /// The number of fork servers that do not run: not needed yet, idle for too long, failed to start, or closed.
     pub(crate) off: usize,
-    /// The number of starts that replaced an earlier fork server.
+    /// The number of fork servers that were started to replace an earlier fork server.
     pub(crate) restarts: u64,
 }
 
@@ -216,15 +216,16 @@ pub(crate) enum InReach {
     /// At this tier, scripts can read all files of the server's user.
     #[error("tier {0} of the sandbox lets scripts read all files of this user")]
     Tier(Tier),
-    /// `file` is in `folder`, which scripts can read. `file` may be a hard link, or a path through another mount.
+    /// `file` is in `folder`, which scripts can read. `file` may be another path of the same file: a hard link, or a
+    /// path through another mount.
     #[error("{} is in {}, which scripts can read", .file.display(), .folder.display())]
     Folder { file: PathBuf, folder: PathBuf },
 }
 
 impl Surroundings {
-    /// Returns the measures that apply to a run with a cold or a warm start. A fork has other addresses than a new
-    /// interpreter. So only runs with the kind of start that this executor usually uses are assumed to have the same
-    /// addresses.
+    /// Returns the measures that apply to a run with a cold or a warm start. A forked interpreter has other memory
+    /// addresses than a new interpreter. So the addresses are assumed to be the same only if the run has the kind of
+    /// start that this executor usually uses.
     pub(crate) fn measures(&self, start: Start) -> Option<Determinism> {
         let usual = if self.preload.is_empty() { Start::Cold } else { Start::Warm };
         let fixes = |it: Determinism| it.fixes_addresses && start == usual;
@@ -277,7 +278,7 @@ pub(crate) struct ProjectRun {
     /// Further absolute paths that the code may read, in addition to `workspace` and Python's own files.
     pub(crate) readable: Vec<PathBuf>,
     /// The server's data folder, which contains `artifacts`. No readable path may overlap this folder, except for the
-    /// environments in it.
+    /// virtual environments in it.
     pub(crate) closed: PathBuf,
     /// The folder in which the code may leave files, as a canonical path. No readable path overlaps this folder.
     pub(crate) artifacts: ArtifactFolder,
@@ -288,7 +289,7 @@ pub(crate) struct ProjectRun {
     pub(crate) limits: RunLimits,
 }
 
-/// The reason why a script could not be run at all. `Display` is shown to clients, so it contains no path.
+/// The reason why a script could not be run at all. The `Display` text is shown to clients, so it contains no path.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
     /// No interpreter was found, or no sandbox is available.

@@ -1,4 +1,4 @@
-//! The reasons why a run has less than the best sandbox, for clients and for the admin.
+//! The reasons why runs do not have the best sandbox, as texts for clients and for the admin.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::sandbox::{self, HAS_SEATBELT, LaunchError, Layer, PlanError, Tier};
 
 use super::canary::TemporaryFolderError;
 
-/// The error for a sandbox that is unavailable: no tier that the admin accepts can be used. `Display` is for clients
-/// and their models. It names the missing part, and the admin's remedy.
+/// The error if no tier that the admin accepts is available. The `Display` text is for clients and their models. It
+/// names the missing part of the sandbox, and the remedy for the admin.
 #[derive(Debug)]
 pub(crate) struct SandboxUnavailable {
     pub(super) mode: SandboxMode,
@@ -29,7 +29,7 @@ impl SandboxUnavailable {
         let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
         if !is_of_settings {
             text += " With less protection: ";
-            // On macOS, `degraded` changes nothing, because no sandbox with fewer layers exists there.
+            // Does not suggest `degraded` on macOS, because no sandbox with fewer layers exists there.
             let degraded = if HAS_SEATBELT {
                 ""
             } else {
@@ -45,7 +45,8 @@ impl SandboxUnavailable {
         text
     }
 
-    /// Joins the reasons, without duplicates. If several reasons remain, each is followed by its tiers.
+    /// Joins the reasons why tiers are unavailable, without duplicates. If several reasons remain, the affected tiers
+    /// follow each reason.
     fn reasons(&self, describe: fn(&Obstacle) -> String) -> String {
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for (tier, obstacle) in &self.tried {
@@ -67,7 +68,7 @@ impl std::error::Error for SandboxUnavailable {}
 
 impl fmt::Display for SandboxUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The message is one sentence. A model should pass it on, and not act on it.
+        // The message is one sentence, because a model should pass it on to the user, and not act on it.
         write!(f, "Scripts cannot run: {}; ", self.reasons(Obstacle::for_clients))?;
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy_for_clients());
         if let Some(remedy) = remedy {
@@ -77,7 +78,7 @@ impl fmt::Display for SandboxUnavailable {
     }
 }
 
-/// The reason why a tier is unavailable. `Display` is for the admin, and contains paths.
+/// The reason why a tier is unavailable. The `Display` text may contain paths, so it is only for the admin.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum Obstacle {
     /// The tier needs a newer Landlock ABI than the kernel has.
@@ -93,7 +94,7 @@ pub(crate) enum Obstacle {
     #[error("{0}")]
     Launch(LaunchError),
     /// The canary escaped from the sandbox.
-    #[error("a test script got out ({})", .0.join(", "))]
+    #[error("a test script escaped ({})", .0.join(", "))]
     Escaped(Vec<String>),
     /// The canary did not run to its end.
     #[error("a test script did not run to its end: {0}")]
@@ -139,7 +140,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the reason without a path, for clients.
+    /// Returns the reason as a text for clients, without a path.
     pub(super) fn for_clients(&self) -> String {
         match self {
             Self::Plan(error) => error.for_clients().to_owned(),
@@ -172,7 +173,7 @@ fn describe_abi(abi: u8) -> String {
     if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
 }
 
-/// The containment of scripts, as clients see it.
+/// The tier at which scripts run, for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) tier: Tier,

@@ -47,7 +47,7 @@ pub(crate) struct OneShotExecutor {
     pub(super) groups: Arc<RunGroups>,
     /// Whether the pictures that scripts make are collected.
     pub(super) takes_pictures: bool,
-    /// The permits to continue removing a run's folder in the background.
+    /// The permits to remove the folders of ended runs in the background ([`REMOVALS_MAX`]).
     removals: Arc<Semaphore>,
     /// The number of current runs, including runs that are about to start.
     runs: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ pub(crate) struct OneShotExecutor {
     runs_max: u64,
     /// Locked while a supervisor starts, so that supervisors start one at a time.
     starts: Arc<Mutex<()>>,
-    /// The permits to run before the run has its CPU weight ([`UNSETTLED_MAX`]).
+    /// The permits for runs that do not have their CPU weights yet ([`UNSETTLED_MAX`]).
     unsettled: Arc<Semaphore>,
     /// The lists of modules that the fork servers load; empty if this server uses no fork servers. Fork servers run
     /// only at tier 3.
@@ -64,7 +64,7 @@ pub(crate) struct OneShotExecutor {
     surroundings: OnceLock<Arc<Surroundings>>,
 }
 
-/// A run that is counted for as long as this value lives.
+/// Counts a run until this value is dropped.
 pub(super) struct CountedRun(Arc<AtomicU64>);
 
 impl Drop for CountedRun {
@@ -78,13 +78,14 @@ fn scratch_place() -> PathBuf {
     std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
 }
 
-/// The maximum number of folders that are removed in the background, after the outcomes of their runs are returned.
+/// The maximum number of run folders that are removed in the background at the same time, after the outcomes of their
+/// runs were returned.
 const REMOVALS_MAX: usize = 4;
 
-/// The maximum number of runs without a CPU weight, for each processor. The CPU weight is a nice value that lowers the
-/// run's share of CPU time. Until it is set, the run gets as much CPU time as this server. Some kernels divide CPU time
-/// between sessions. On these kernels, an ordinary user may change the nice values of only ten sessions per second
-/// (`sched(7)`).
+/// The maximum number of runs that do not have their CPU weights yet, for each processor. The CPU weight is a nice
+/// value that lowers the run's share of CPU time. Without this nice value, a run gets as much CPU time as this server.
+/// Some kernels divide CPU time between sessions. On these kernels, an ordinary user may change the nice values of only
+/// ten sessions per second (`sched(7)`).
 const UNSETTLED_MAX: usize = 4;
 
 /// The maximum time for which a run waits until earlier runs have their CPU weights. The wait has a limit, because
@@ -135,7 +136,7 @@ impl OneShotExecutor {
         Neighbours { now, most: self.runs_max }
     }
 
-    /// Returns the containment of scripts. The first call finds it.
+    /// Returns the interpreter and the sandbox for scripts. The first call finds and tests them.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
         // Finds the control group before any process is started. A later search would have to move the started
         // processes.
@@ -222,8 +223,8 @@ impl OneShotExecutor {
             .map_err(RunError::StartSupervisor)?;
         let supervisors = self.supervisors.clone();
         let echo = echo.clone();
-        // Starting a process blocks the thread until the process has begun. So another thread does it, and this thread
-        // serves clients meanwhile.
+        // Starts the supervisor in another thread, because a start blocks its thread until the process runs. This
+        // thread serves clients meanwhile.
         let has_side_channel = limits.takes_pictures || given.has_end_report();
         let start =
             move || Supervised::start(&supervisors, limits, has_side_channel, &echo, unsettled);
@@ -242,8 +243,8 @@ impl OneShotExecutor {
         let Supervised { supervisor, listed, stdout, stderr, side_channel, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
-        // Waits until the supervisor has removed the run's folder. This does not delay runs without a folder, because
-        // their supervisors have already ended.
+        // Waits until the supervisor has removed the run's folder. If the run has no folder, the supervisor has already
+        // ended, so the wait takes no time.
         self.wait_for_removal(supervisor, listed).await;
         let (is_starved, has_slept) = if let Report::Killed { is_starved, has_slept } = report
             && cause == Cause::TimedOut
@@ -439,7 +440,7 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
         (Cause::Reported | Cause::Capped, Report::OutOfMemory | Report::TooManyPipes) => {
             Ok(Ending::OutOfMemory)
         }
-        // A script with too much output is reported as killed, even if it ended by itself at that moment.
+        // A script with too much output is reported as killed, even if it ended by itself before the server killed it.
         (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
             Ok(Ending::Exited(code))
         }

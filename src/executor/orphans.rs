@@ -59,7 +59,7 @@ mod platform {
             })
             .await;
             for orphan in orphans {
-                // The orphan may still be ending. A later round then reaps it.
+                // If the orphan has not ended yet, a later iteration of this loop reaps it.
                 let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
             }
             tokio::time::sleep(round).await;

@@ -21,7 +21,7 @@ pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
     let found = by_mounts.find(|name| {
         folders.iter().any(|folder| name.starts_with(folder))
-            // Another mount may cover this path, so the path must still lead to the same file.
+            // Another mount may hide the file at this path. So this checks that the path leads to the same file.
             && fs::metadata(name).is_ok_and(|found| is_it(&found))
     });
     // All other paths are hard links. No table lists hard links, so the folders are searched.
@@ -56,7 +56,7 @@ fn unescaped(mut field: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Returns all paths that the mounts give to a file, including `file` itself.
+/// Returns all paths at which `file` can be reached through `mounts`, including `file` itself.
 fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
     let above = mounts.iter().filter(|mount| file.starts_with(&mount.point));
     // `max_by_key` returns the last maximum. Of several mounts at one mount point, the last mount hides the others.

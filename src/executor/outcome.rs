@@ -29,7 +29,7 @@ pub(crate) struct Outcome {
     /// The time from the start of the run to its end. A cold run ends when its last process is dead. A warm run ends
     /// when its output is complete.
     pub(crate) duration: Duration,
-    /// Whether the run was killed because it exceeded its limit of pipes.
+    /// Whether the run was killed because it exceeded its limit on pipes.
     pub(crate) took_pipes: bool,
     /// Whether the run timed out because of other processes. Either the other processes used the processors, or they
     /// used so many pipes that the kernel may have made the pipes of this run smaller than usual.
@@ -42,7 +42,7 @@ pub(crate) struct Outcome {
     pub(crate) memory_bound: Option<MemoryBound>,
     /// Whether the run's interpreter was started for the run, or forked from a fork server.
     pub(crate) start: Start,
-    /// A remark for the author of the script.
+    /// Advice for the author of the script. For example, if an import failed, the advice lists the installed modules.
     pub(crate) advice: Option<String>,
     /// The verdict on the run; `None` until the run has ended.
     pub(crate) verdict: Option<Arc<Verdict>>,
@@ -106,8 +106,8 @@ impl Outcome {
         Self { ending: Ending::Exited(Ending::KILLED), ..Self::never_started() }
     }
 
-    /// Returns whether the script ended by itself with its complete output. The exit code does not matter, because a
-    /// refuted claim is a result too.
+    /// Returns whether the script ended by itself, with its complete output. Any exit code is a result: for example, a
+    /// script that refutes a claim may end with an error code.
     pub(crate) fn is_result(&self) -> bool {
         let is_whole = !self.stdout.is_truncated && !self.stderr.is_truncated;
         is_whole && matches!(self.ending, Ending::Exited(0..))
@@ -141,7 +141,7 @@ pub(crate) enum Ending {
     TimedOut,
     /// The run was cancelled, because its result was no longer wanted.
     Cancelled,
-    /// The run exceeded its memory limit or its limit of pipes.
+    /// The run exceeded its memory limit or its limit on pipes.
     OutOfMemory,
 }
 

@@ -28,8 +28,8 @@ pub(crate) const PICTURES_BYTES_MAX: usize = 720 * 1024;
 /// MiB.
 pub(crate) const PICTURE_SIDE_MAX: u32 = 4096;
 
-/// The maximum number of bytes of the frames of this module: all pictures, and the frames about pictures that are left
-/// out.
+/// The maximum total size, in bytes, of the frames that this module reads: all pictures, and the notices about pictures
+/// that are left out.
 pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + HEAD_BYTES) + 4096;
 
 /// The maximum length of the name of a picture that is left out, in bytes.
@@ -38,11 +38,11 @@ const LABEL_BYTES_MAX: usize = 24;
 /// The name of a picture without a usable label.
 const NO_LABEL: &str = "A picture";
 
-/// The maximum size in a frame about a picture that is too large, in bytes. A larger number is forged, because a
-/// picture has at most 4 bytes for each pixel and one byte for each row.
+/// The largest size, in bytes, that a run may report for a picture that was too large to send. A larger number is
+/// forged, because a picture has at most 4 bytes for each pixel and one byte for each row.
 const TOO_LARGE_BYTES_MAX: u64 = 65 * 1024 * 1024;
 
-/// The maximum number in [`LeftOut::TooMany`].
+/// The maximum number of pictures in [`LeftOut::TooMany`].
 const TOO_MANY_MAX: u32 = 99_999;
 
 /// The limit on the decoder's memory for one picture, in bytes. The decoder needs memory for some rows of 16-bit
@@ -84,8 +84,8 @@ impl Pictures {
     /// to a few hundred milliseconds.
     pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
-        // The number of pictures that were decoded, including invalid pictures. Invalid pictures count, because an
-        // invalid picture of two kilobytes can take as long to decode as the largest valid picture.
+        // The number of pictures that were decoded, including invalid pictures. Invalid pictures are counted, because
+        // an invalid picture of two kilobytes can take as long to decode as the largest valid picture.
         let mut decoded = 0;
         for (kind, content) in frames(bytes) {
             match kind {
@@ -180,8 +180,9 @@ fn too_large(label: &str, bytes: usize) -> LeftOut {
     LeftOut::TooLarge { label: label.to_owned(), bytes }
 }
 
-/// Returns the name of a figure, or the quoted name of a file. The name appears in a line that the server writes. To
-/// keep a script from putting a sentence or a setting into that line, a file name must be one short word without `=`.
+/// Returns the text that names a picture in a line of the server's reply: the name of a figure, or the quoted name of a
+/// file. A file name must be one short word without `=`, so that a script cannot put a sentence or a text such as
+/// `key=value` into that line.
 fn shown_label(label: &str) -> Option<String> {
     if label.len() > LABEL_BYTES_MAX {
         return None;

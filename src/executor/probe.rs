@@ -27,14 +27,14 @@ const VERSION_MIN: (u32, u32) = (3, 8);
 /// environment, it is the path of the symlink in the environment.
 const PROBE: &str = include_str!("python/probe.py");
 
-/// The prefixes of environment variables that the probe does not get. The server's own variables include tokens.
-/// Python's variables could make the candidate, or a shim that is written in Python, run code outside of the sandbox.
-/// The dynamic loader's variables could do the same. Scripts do not get them either. The other variables could make a
-/// shim in another language run other code first.
+/// The prefixes of environment variables that the interpreter does not receive during the probe. The server's own
+/// variables include tokens. The variables of Python and of the dynamic loader could make the candidate, or a shim that
+/// is written in Python, run code outside of the sandbox. The variables of shells, Perl, Node.js and Ruby could make a
+/// shim in one of these languages run other code first.
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
-/// The maximum length of the reported end of an interpreter's standard error, in characters.
+/// The number of last characters of an interpreter's standard error that are reported.
 const STDERR_CHARS_MAX: usize = 1000;
 
 /// The bootstrap, which runs before a script. It is compiled once, because compiling takes longer than running.
@@ -151,7 +151,8 @@ pub(crate) struct HomeExposure {
     pub(crate) folder: PathBuf,
 }
 
-/// A candidate that cannot be used. `Display` is for the admin: it contains the path and the candidate's own output.
+/// A candidate that cannot be used. The `Display` text is for the admin, because it contains the path and the
+/// candidate's own output.
 #[derive(Debug, Clone)]
 pub(crate) struct Unusable {
     pub(crate) candidate: PathBuf,
@@ -183,10 +184,10 @@ pub(crate) enum ProbeError {
     /// The candidate is in the workspace, so it must not be started outside of the sandbox.
     #[error("it is in the workspace, or a symlink there leads to it")]
     InWorkspace,
-    /// The environment was changed, or other users can change it. Contains the details.
+    /// The candidate's virtual environment was changed, or other users can change it. The text contains the details.
     #[error("it is not used: {0}")]
     Untrusted(String),
-    /// The candidate does not exist, or is not a program. Contains the system's error.
+    /// The candidate does not exist, or is not a program. The text is the system's error.
     #[error("it does not start: {0}")]
     Start(String),
     /// The candidate did not answer in time.
@@ -206,11 +207,11 @@ pub(crate) enum ProbeError {
     TooOld(u32, u32),
 }
 
-/// The output of [`PROBE`].
+/// The JSON that [`PROBE`] prints.
 #[derive(Deserialize)]
 struct Answer {
     executable: PathBuf,
-    /// The file that really runs, on macOS.
+    /// The file that really runs, if the program only executes another file (macOS).
     file: Option<PathBuf>,
     version_info: (u32, u32),
     implementation: String,
@@ -225,7 +226,7 @@ struct Answer {
     user_base: Option<String>,
 }
 
-/// Probes a candidate. The candidate runs outside of the sandbox. So it may run only the standard library, and nothing
+/// Probes a candidate outside of the sandbox. So the candidate must run only code of the standard library, and no code
 /// of the `untrusted` folder.
 pub(super) async fn probe(
     candidate: &Path,
@@ -249,13 +250,13 @@ pub(super) async fn probe(
         WITHHELD_PREFIXES.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
             || untrusted.is_some_and(|untrusted| name != PATH && untrusted.is_named_in(value))
     };
-    // Removes only the withheld variables, because a version manager's shim may need the others.
+    // Removes only the withheld variables, because a version manager's shim may need other variables.
     for (name, _) in std::env::vars_os().filter(|(name, value)| is_withheld(name, value)) {
         command.env_remove(name);
     }
     if let Some(untrusted) = untrusted {
-        // Shims search the current folder, and start other programs by PATH. Neither may lead into the untrusted
-        // folder.
+        // Shims search the current folder, and start other programs by PATH. So the current folder and the entries of
+        // PATH must not lead into the untrusted folder.
         command.current_dir("/");
         let path = std::env::var_os(PATH).unwrap_or_default();
         command.env(PATH, untrusted.removed_from(&path));
@@ -294,7 +295,7 @@ fn program_of(candidate: &Path) -> Result<PathBuf, ProbeError> {
     found.ok_or_else(|| ProbeError::Start("it is not on PATH".to_owned()))
 }
 
-/// Parses the answer of an interpreter.
+/// Parses the output of the probe.
 fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
         // The loader of glibc writes "error while loading shared libraries". The loader of musl writes "Error loading
@@ -354,8 +355,8 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     })
 }
 
-/// Returns the folders of a `PYTHONPATH` that are the same for every script. Leaves out relative and empty entries,
-/// because they are below the script's own folder, which is new and empty.
+/// Returns the absolute folders of a `PYTHONPATH`. Leaves out relative and empty entries, because they are below the
+/// script's own folder, which is new and empty.
 fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     let entries = std::env::split_paths(python_path).filter(|entry| entry.is_absolute());
     // Each entry is returned with and without `..`. Python removes `..` and the component before it (os.path.abspath),
@@ -386,7 +387,7 @@ fn home_exposures<'a>(
     let Some(home) = home.and_then(|home| home.canonicalize().ok()) else { return Vec::new() };
     let mut exposures = Vec::new();
     for (origin, folder) in named {
-        // The root folder does not count, because it is never opened to scripts.
+        // The root folder is skipped, because it is never opened to scripts.
         let real = folder.canonicalize().ok().filter(|real| real.parent().is_some());
         if !real.is_some_and(|real| home.starts_with(real)) {
             continue;

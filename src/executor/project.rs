@@ -36,7 +36,8 @@ impl Contained {
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
             .map_err(|error| NotForProject::of(&error, &project.workspace))?;
-        // Virtual environments are in the closed folder, but scripts and tests must be able to read them.
+        // Virtual environments are in the data folder, but scripts and tests must be able to read them. No other path
+        // in the data folder may be readable.
         let environments = project.closed.join(environments::FOLDER);
         let is_open = |path: &PathBuf| {
             let is_within = path.starts_with(&project.closed) && !path.starts_with(&environments);
@@ -82,8 +83,8 @@ pub(crate) enum NotForProject {
     Forbidden,
     /// The plan of the project cannot be made, for a reason that only the log contains.
     #[error(
-        "the paths that tests may read cannot be opened to them; ask the admin to look at the \
-         server's log"
+        "the sandbox cannot give tests access to the paths of the policy; ask the admin to look at \
+         the server's log"
     )]
     Readable,
     /// A readable path overlaps the data folder, which contains the writable folder.
@@ -92,8 +93,8 @@ pub(crate) enum NotForProject {
 }
 
 impl NotForProject {
-    /// Converts an error of the plan, where `workspace` is the project's workspace. Logs the path, with the policy key
-    /// that names it.
+    /// Converts an error of the project's plan. Logs the path that caused the error, and the key of the policy that
+    /// contains this path. `workspace` is the project's workspace.
     fn of(error: &PlanError, workspace: &Path) -> Self {
         let key = |path| {
             if path == workspace { "workspace.root" } else { "sandbox.allowed_paths" }

@@ -26,7 +26,7 @@ const DIGITS_MAX: usize = 3571;
 /// The key of the object that stands for an integer above [`INTEGER_MAX`]. Its value is the integer in decimal digits.
 const INTEGER_KEY: &str = "$int";
 
-/// The value of a script, or the reason why it is missing.
+/// The value that a script assigned to `result`, or the reason why the value is missing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Returned {
@@ -37,7 +37,7 @@ pub(crate) enum Returned {
 }
 
 impl Returned {
-    /// Converts an encoded value.
+    /// Converts the encoded value to JSON.
     pub(super) fn decode(encoded: &[u8]) -> Self {
         if encoded.len() > ENCODED_BYTES_MAX {
             return Self::Omitted(too_large());
@@ -53,7 +53,7 @@ impl Returned {
         }
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate size of the value or the reason, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Value(value) => value.to_string().len(),

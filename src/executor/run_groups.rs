@@ -27,7 +27,8 @@ pub(crate) enum MemoryBound {
     /// A control group. The kernel limits all memory that it uses for the run, at every moment.
     #[serde(rename = "control group")]
     ControlGroup,
-    /// A watch that takes samples. It runs in the supervisor of a cold run, and in the server for warm runs.
+    /// A watch that measures the memory at intervals. It runs in the supervisor of a cold run, and in the server for
+    /// warm runs.
     #[serde(rename = "watch")]
     Watch,
     /// The kernel of macOS, which limits the memory that the process has written to.
@@ -64,8 +65,8 @@ pub(super) struct RunGroups {
 }
 
 impl RunGroups {
-    /// Creates the control groups of a server. If `is_absent` is true, runs have no control groups, as on a machine
-    /// without control groups. Only tests set `is_absent`.
+    /// Creates a value that has not searched for control groups yet. If `is_absent` is true, runs get no control
+    /// groups, as on a machine without control groups. Only tests set `is_absent`.
     pub(super) fn new(is_absent: bool) -> Self {
         let groups = Self::default();
         if is_absent {

@@ -4,7 +4,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Prevents other processes of the same user from reading the memory, the environment and the file descriptors of this
 /// process. Also prevents core dumps. Call this only in the server's own process, which holds a token. Programs that
-/// the server starts are not protected, so that supervisors can set up namespaces.
+/// the server starts do not get this protection, because supervisors could not set up namespaces with it.
 pub(crate) fn conceal() -> std::io::Result<()> {
     // Only the soft limit changes. Child processes inherit both limits, and a lower hard limit would also bind scripts
     // that run without a sandbox.

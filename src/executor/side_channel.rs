@@ -41,7 +41,8 @@ pub(super) struct Sent {
 }
 
 impl SideChannel {
-    /// Creates a channel. Also returns the end of the pipe that a script writes to.
+    /// Creates a channel. Also returns the end of the pipe that a script writes to. If `is_wanted` is false, no pipe is
+    /// created.
     pub(super) fn new(is_wanted: bool) -> io::Result<(Self, Option<OwnedFd>)> {
         if !is_wanted {
             return Ok((Self(None), None));

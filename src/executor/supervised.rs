@@ -20,7 +20,8 @@ use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command}
 use crate::sandbox::passing;
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report, SETTLED};
 
-/// The time to wait for a supervisor's report before the server assumes that a signal stopped the supervisor.
+/// The time to wait for a supervisor's report before the server assumes that a signal such as SIGSTOP has stopped the
+/// supervisor.
 const STOPPED_MAX: Duration = Duration::from_secs(1);
 
 /// The reason why the server stopped following a run.
@@ -51,7 +52,7 @@ pub(super) struct Supervised {
     to_supervisor: Option<OwnedWriteHalf>,
     from_supervisor: OwnedReadHalf,
     report: Vec<u8>,
-    /// The permit to run before the run has its CPU weight. Dropped when the run has its CPU weight, or has ended.
+    /// The permit that the run holds until it has its CPU weight or has ended.
     unsettled: Option<OwnedSemaphorePermit>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,

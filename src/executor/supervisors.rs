@@ -26,7 +26,7 @@ pub(super) struct Supervisors {
     pids: Arc<Mutex<HashSet<u32>>>,
     /// The number of runs that do not end although they were killed.
     unended: Arc<AtomicUsize>,
-    /// Whether the sweep for the remains of earlier servers was started.
+    /// Whether [`Self::sweep`] was already started.
     has_swept: Arc<AtomicBool>,
 }
 
@@ -63,9 +63,9 @@ impl Supervisors {
         Unended(Arc::clone(&self.unended))
     }
 
-    /// Removes the remains of earlier servers and killed supervisors from the temporary folder. A separate process does
-    /// this. If it is root, it takes the rights of each folder's owner for the removal, and this server must keep its
-    /// own rights.
+    /// Removes the folders that earlier servers and killed supervisors left in the temporary folder. Starts a separate
+    /// process for the removal. If the server is root, that process takes the rights of each folder's owner, and this
+    /// server must keep its own rights.
     pub(super) async fn sweep() {
         let swept = own_binary().and_then(|program| {
             Command::new(program)
@@ -100,7 +100,7 @@ impl Supervisors {
     }
 }
 
-/// Counts a run as not ended for as long as this value lives.
+/// Counts a run as not ended until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Unended(Arc<AtomicUsize>);
 
@@ -110,7 +110,7 @@ impl Drop for Unended {
     }
 }
 
-/// An entry in the list of supervisors, for as long as this value lives.
+/// Keeps a supervisor in the list of supervisors until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Listed {
     pid: Option<u32>,

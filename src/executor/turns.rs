@@ -285,7 +285,7 @@ impl State {
             user.lanes.of_mut(lane).waiting.retain(|(_, sender)| !sender.is_closed());
         }
         let places = self.users.values().map(|user| user.lanes.of(lane));
-        // The user with the waiting call counts as present too. So if only one user is present, this user is alone.
+        // The user of the waiting call is counted as present too. So if the count is 1, no other user is present.
         let is_alone = places.filter(|place| place.is_present(now)).count() <= 1;
         let may_take =
             |place: &Place| free > 0 && (place.running < share || is_alone || free > share);

@@ -57,7 +57,7 @@ impl Untrusted {
         let Some(folder) = look_up()? else { return Ok(None) };
         // A path that does not exist is an error, because a dangling symlink may lead anywhere later.
         let folder = UntrustedFolder::new(&folder)
-            .ok_or("workspace.root is not there, or cannot be looked at".to_owned())?;
+            .ok_or("workspace.root does not exist or cannot be read".to_owned())?;
         Ok(Some(folder))
     }
 }

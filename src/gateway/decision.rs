@@ -14,7 +14,7 @@ const FINDINGS_MAX: usize = 20;
 /// The maximum number of lines that one finding lists.
 const LINES_MAX: usize = 20;
 
-/// The documented fields of a decision.
+/// A decision of the gateway about a call, with the fields that the documentation describes for clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DecisionRecord {
@@ -135,7 +135,8 @@ impl DecisionRecord {
             if let Some(code) = self.error_code {
                 fields.insert("error_code".to_owned(), json!(code));
             }
-            // In the normalized arguments of an allowed call, `inputs` has digests instead of contents.
+            // Include `inputs`, because the normalized arguments of an allowed call contain digests instead of file
+            // contents.
             if self.verified
                 && let Some(inputs) = self.normalized_arguments.get("inputs")
             {

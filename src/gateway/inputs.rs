@@ -13,14 +13,14 @@ use thiserror::Error;
 
 use super::written::{Content, Files, INPUTS_MAX, Scalar, VALUES_MAX};
 
-/// The maximum size of the inputs of a script together, in bytes.
+/// The maximum total size of all inputs of a script, in bytes.
 pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The maximum length of a name, in bytes.
+/// The maximum length of an input's file name, in bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// The maximum number of characters of a name in an error message.
+/// The maximum number of characters of an input's file name that an error message shows.
 const SHOWN_CHARS: usize = 60;
 
-/// The file names and suffixes that are refused, and the reasons. A suffix starts with a dot.
+/// The file names and suffixes that inputs must not have, and the reasons. A suffix starts with a dot.
 const NOT_DATA: &[(&str, &str)] = &[
     (".py", CODE),
     (".pyc", CODE),
@@ -41,9 +41,11 @@ const CODE: &str = "Python could import it as code";
 const NATIVE: &str = "it could be loaded as native code";
 const SETTINGS: &str = "matplotlib could read its settings from it";
 
-/// Inputs in JSON: a text, `{"base64": …}` or `{"json": …}` for each name.
+/// The argument `inputs`: a JSON object. Its keys are file names. Each value is a string, `{"base64": …}` or
+/// `{"json": …}`.
 pub(crate) type WrittenInputs = Files<Content>;
-/// Files in the format of `SandboxFusion`: base64 or `null` for each name.
+/// Files in the format of `SandboxFusion` (another server that runs code): a JSON object. Its keys are file names. Each
+/// value is a base64 string or `null`.
 pub(crate) type Base64Files = Files<Scalar>;
 
 /// The reason why inputs are refused. The text is for the model.
@@ -58,8 +60,9 @@ pub(crate) enum InputError {
     #[error("'inputs' are larger than {} MiB together.", INPUT_BYTES_MAX / (1024 * 1024))]
     TooLarge,
     #[error(
-        "'inputs': {0} is not a plain file name. Use up to {NAME_BYTES_MAX} ASCII letters, digits, '.', '_', '-' and \
-         spaces, start with a letter or digit, and end with none of '.' and space."
+        "'inputs': {0} is not a plain file name. Use up to {NAME_BYTES_MAX} ASCII letters, digits, \
+         '.', '_', '-' and spaces, start with a letter or digit, and do not end with '.' or a \
+         space."
     )]
     Name(String),
     #[error("'inputs': {0} is not allowed as a name, because {1}.")]
@@ -122,7 +125,7 @@ impl Inputs {
         Self::new(files.collect::<Result<_, _>>()?)
     }
 
-    /// Decodes files with base64 contents. Omits files without content. A name may start with `./`.
+    /// Decodes files with base64 contents. Omits files with the content `null`. A name may start with `./`.
     pub(crate) fn from_base64(written: Base64Files) -> Result<Self, InputError> {
         let mut files = Vec::new();
         for (name, content) in of_object(written)? {
@@ -147,7 +150,7 @@ impl Inputs {
         Self::new(files.into_iter().map(with_form).collect())
     }
 
-    /// Creates inputs from files with their forms.
+    /// Creates inputs from files. The [`Form`] of a file is the type that the script sees.
     pub(crate) fn new(files: Vec<(String, Form, Vec<u8>)>) -> Result<Self, InputError> {
         let names: Vec<&str> = files.iter().map(|(name, ..)| &**name).collect();
         Self::require_names(&names)?;
@@ -158,13 +161,14 @@ impl Inputs {
             let sha256 = hex::encode(Sha256::digest(&content));
             Input { name, form, content, sha256 }
         };
-        // Sort, so that the script sees the same order in a replay.
+        // Sort by name, so that a replay of the receipt gives the script the same order.
         let mut inputs: Vec<Input> = files.into_iter().map(input).collect();
         inputs.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(Self(inputs.into()))
     }
 
-    /// Refuses names that are not plain, not allowed, or equal except for upper and lower case.
+    /// Refuses a name that is not a plain file name or is forbidden. Also refuses two names that are equal if upper and
+    /// lower case are ignored.
     pub(crate) fn require_names(names: &[&str]) -> Result<(), InputError> {
         if names.len() > INPUTS_MAX {
             return Err(InputError::TooMany(names.len()));
@@ -234,7 +238,7 @@ impl fmt::Debug for Inputs {
     }
 }
 
-/// Returns the files. Fails if the JSON value is not an object, or has too many files.
+/// Returns the files that were read from a JSON value. Fails if the value was not an object, or had too many files.
 fn of_object<C>(files: Files<C>) -> Result<Vec<(String, C)>, InputError> {
     let Files { first, count, is_object } = files;
     match (is_object, count <= INPUTS_MAX) {

@@ -31,7 +31,7 @@ impl JobId {
     /// Parses a UUID in its canonical form, in upper or lower case. Rejects all other forms: braces, URNs and digits
     /// without hyphens.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // The crate parses several forms. Only the canonical form has this length.
+        // The crate `uuid` parses several forms. Only the canonical form has this length.
         if text.len() != CANONICAL_LEN {
             return None;
         }

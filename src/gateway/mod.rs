@@ -107,7 +107,8 @@ pub(crate) fn decide_lookup(
 pub(crate) enum Gateway {
     /// Findings of the analysis block a script.
     Blocking(Arc<RiskBasedExecutionGateway>),
-    /// Findings of the analysis are reported but do not block a script. The script runs at T3 only.
+    /// Findings of the analysis are reported but do not block a script. The script runs only in the complete sandbox
+    /// (T3).
     Reporting(Arc<ReportingGateway>),
 }
 
@@ -125,8 +126,8 @@ impl Gateway {
         }
     }
 
-    /// Makes all checks of a script except the check of the sandbox. `arguments` are the arguments of
-    /// `execute_python_code`. `with` contains the tests and inputs of the script.
+    /// Decides whether a script is allowed, but does not check whether the sandbox is available. `arguments` are the
+    /// arguments of `execute_python_code`. `with` contains the tests and inputs of the script.
     ///
     /// # Errors
     ///
@@ -142,8 +143,9 @@ impl Gateway {
         }
     }
 
-    /// Checks the script of a shared job again, before this replica runs the job. The row of the job in the database is
-    /// not a permission. The decision keeps its id.
+    /// Checks the script of a shared job again, before this replica runs the job. The job's row in the database is not
+    /// a permission to run the script, because other programs may have written the row. The new decision has the id of
+    /// the first decision.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl RiskBasedExecutionGateway {
         decided.unwrap_or_else(|refusal| *refusal)
     }
 
-    /// Makes all checks of a script except the check of the sandbox.
+    /// Decides whether a script is allowed, but does not check whether the sandbox is available.
     ///
     /// # Errors
     ///
@@ -235,7 +237,7 @@ impl RiskBasedExecutionGateway {
     }
 }
 
-/// The tests and inputs of a script, which are decided together with the script.
+/// The tests and inputs of a script. The gateway decides about them and the script together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Accompanying {
     /// The expressions of the script's tests.
@@ -264,7 +266,7 @@ struct Analysed {
     /// The findings that block the script, as text.
     issues: Vec<String>,
     notes: Vec<String>,
-    /// The names in the script. `None` if the analysis is off or failed.
+    /// The imports, used names and checks in the script. `None` if the analysis is off or failed.
     names: Option<ScriptNames>,
     findings: Vec<DecisionFinding>,
 }

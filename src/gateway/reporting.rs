@@ -14,7 +14,7 @@ use super::{
     verified_arguments,
 };
 
-/// A gateway that allows scripts regardless of findings, but only at T3.
+/// A gateway that allows scripts regardless of findings, but only in the complete sandbox (T3).
 #[derive(Debug)]
 pub(crate) struct ReportingGateway {
     admin_gate: AdminGate,

@@ -1,4 +1,4 @@
-//! Types for a script before and after its decision.
+//! Types for a script before and after the gateway's decision about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ pub(crate) struct AskedBy {
     pub(crate) model: Option<String>,
 }
 
-/// The imported and used names in a script and its checks, as far as its syntax tree shows them.
+/// The names that a script imports and uses, and the script's checks. All of them come from the script's syntax tree,
+/// so names that the script computes are missing.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptNames {
     /// The qualified names that the script imports.
@@ -85,8 +86,9 @@ impl From<Analysis> for ScriptNames {
     }
 }
 
-/// The job of a script, and the job's user. The user is empty if callers are not authenticated. The audit log binds
-/// the result to the job and the user.
+/// The shared job that runs a script, and the user that placed the job. The user is empty if callers are not
+/// authenticated. The audit log contains a hash over the job, the user and the result, so that no other job can return
+/// this result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobOwner {
     pub(crate) job: JobId,
@@ -94,16 +96,16 @@ pub(crate) struct JobOwner {
 }
 
 /// A script that may run. Only [`Verified::confirm`](super::Verified::confirm) creates an `AuthorizedScript`. An
-/// executor accepts nothing else. A clone lets a script run once for each of its tests.
+/// executor accepts nothing else. Callers clone the value to run a script once for each of its tests.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
     names: Option<Arc<ScriptNames>>,
     verification_id: VerificationId,
     stdin: Stdin,
-    /// The tests and inputs, which were decided together with the script.
+    /// The tests and inputs of the script, which the gateway has allowed together with the script.
     with: Accompanying,
-    /// The index of the expression that is evaluated after the script.
+    /// The index in `with.calls` of the test expression that is evaluated after the script.
     call: Option<usize>,
     findings: usize,
     asked_by: Arc<AskedBy>,
@@ -172,13 +174,13 @@ impl AuthorizedScript {
         Self { stdin: script.stdin.clone(), ..self }
     }
 
-    /// Sets the expression that is evaluated after the script. `call` is an index into the expressions that were
-    /// decided with the script. The default is `None`.
+    /// Sets the test expression that is evaluated after the script. `call` is an index into the script's test
+    /// expressions. The default is `None`.
     pub(crate) fn with_call(self, call: Option<usize>) -> Self {
         Self { call, ..self }
     }
 
-    /// Returns the expression that is evaluated after the script. Empty if no expression is evaluated.
+    /// Returns the test expression that is evaluated after the script. Empty if no expression is evaluated.
     pub(crate) fn call(&self) -> &str {
         self.call.and_then(|index| self.with.calls.get(index)).map_or("", String::as_str)
     }

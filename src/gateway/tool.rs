@@ -1,6 +1,6 @@
-//! The tools that the gateway decides.
+//! The tools for which the gateway decides whether a call is allowed.
 
-/// A tool that the gateway decides.
+/// A tool for which the gateway decides whether a call is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     /// Runs a script.

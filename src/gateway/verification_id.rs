@@ -1,4 +1,4 @@
-//! The id of a decision, which binds the decision to its context.
+//! The id of a decision: a hash of the call, the time and the server process. No two decisions have the same id.
 
 use std::fmt;
 use std::sync::LazyLock;

@@ -51,7 +51,7 @@ impl Decision {
 /// The minimum sandbox for a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Any tier that the admin accepts.
+    /// Any tier of the sandbox that the admin accepts.
     AnyTier,
     /// The complete sandbox (T3), because findings of the analysis do not stop the script.
     Tier3,

@@ -1,5 +1,5 @@
-//! Reads inputs from JSON. Stores no more files and values than the limits for inputs allow. Without this check, the
-//! values of a text of 96 MiB could need ten gigabytes of memory.
+//! Reads inputs from JSON. Stores no more files and values than the limits for inputs allow. Without this check, a JSON
+//! text of 96 MiB could need ten gigabytes of memory after it is parsed.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ pub(super) const VALUES_MAX: usize = 10_000;
 pub(crate) struct Files<C> {
     /// The first files, at most [`INPUTS_MAX`].
     pub(super) first: Vec<(String, C)>,
-    /// The number of all files.
+    /// The number of all files, including the files that are not stored in `first`.
     pub(super) count: usize,
     /// Whether the JSON value is an object or `null`.
     pub(super) is_object: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Content {
     Other,
 }
 
-/// A value that should be a text.
+/// A JSON value in a place where only a string or `null` is valid. `Other` is any other value.
 #[derive(Debug)]
 pub(crate) enum Scalar {
     Text(String),
@@ -62,8 +62,8 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// Converts a JSON value. Each kind of value has a method. By default, the methods return the result of
-/// [`Kinds::other`].
+/// Converts a JSON value. The trait has a method for each JSON type that an implementation may accept. By default, the
+/// methods return the result of [`Kinds::other`].
 trait Kinds<'de>: Sized {
     type Result;
 
@@ -219,7 +219,8 @@ impl Kinds<'_> for OfScalar {
     }
 }
 
-/// Reads a JSON value that contains at most the given number of values. The result is `None` if it contains more.
+/// Reads a JSON value with nested values. The field is the number of values that may still be read. The result is
+/// `None` if the JSON value contains more values.
 struct Limited<'l>(&'l mut usize);
 
 impl Limited<'_> {

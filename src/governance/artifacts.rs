@@ -30,12 +30,12 @@ pub(crate) use listing::{ENTRIES_MAX, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{Removal, RemovalLog, Retained, RetentionError};
 
-/// The name of the file with the evidence. A run with this file is complete.
+/// The name of the file with the evidence, which is the report of a run. A run is complete if its folder has this file.
 pub(crate) const EVIDENCE: &str = "evidence.json";
-/// The folder that the tests of a run write to.
+/// The name of the folder, in the folder of a run, that the tests write to.
 pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
-/// The name prefix of incomplete files.
+/// The name prefix of files that are not completely written.
 const TEMPORARY: &str = ".new-";
 
 /// The limit for `evidence.json`, in bytes. The largest evidence, with ten thousand artifacts and fifty failures, is
@@ -48,8 +48,8 @@ pub(crate) struct Artifacts {
     root: PathBuf,
 }
 
-/// The folder of a run in progress, with the lock of the run. The run is no longer in progress when this value is
-/// dropped or the process dies.
+/// The folder of a run in progress. This value holds the lock of the run. So when this value is dropped or the process
+/// dies, the run is no longer in progress.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -64,7 +64,7 @@ pub(crate) enum RunState {
     InProgress,
     /// The evidence exists.
     Complete,
-    /// The server of the run died before it wrote the evidence.
+    /// The server process that executed the run died before it wrote the evidence.
     Interrupted,
 }
 
@@ -89,23 +89,24 @@ pub(crate) enum Size {
     Unknown,
 }
 
-/// The limits for past runs. If both limits are `None`, no run is removed.
+/// The limits above which old runs are removed. If both limits are `None`, no run is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retention {
     /// The maximum age of a run.
     pub(crate) age: Option<Duration>,
-    /// The limit for all runs together on the disk, in bytes.
+    /// The maximum disk usage of all runs together, in bytes.
     pub(crate) total_bytes: Option<u64>,
 }
 
 impl Retention {
-    /// Returns whether all runs are kept, because neither limit is set.
+    /// Returns whether neither limit is set, so that all runs are kept.
     pub(crate) fn is_everything(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
 }
 
-/// An error about artifacts. The text goes to the model, so it contains no path outside of the run's folder.
+/// An error about the files of a run. The model gets the text, so the text contains no path outside of the run's
+/// folder.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
     #[error("no run has this run_id; list_artifacts without run_id lists the runs")]
@@ -127,7 +128,7 @@ pub(crate) enum ArtifactError {
     },
 }
 
-/// Returns a function that adds the failed action to an I/O error.
+/// Returns a function that converts an I/O error to an [`ArtifactError`] with the name of the failed action.
 fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
     move |source| ArtifactError::Io { action, source }
 }
@@ -203,8 +204,8 @@ impl RunFolder {
         self.write(name, bytes).map_err(failed_to("write a file of the run"))
     }
 
-    /// Writes the evidence, which completes the run. Returns the SHA-256 of the evidence. A reader never gets
-    /// incomplete evidence.
+    /// Writes the evidence, which completes the run. Returns the SHA-256 of the evidence. The file gets its final name
+    /// only when it is complete, so a reader never gets incomplete evidence.
     pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<String, ArtifactError> {
         let text = format!("{evidence:#}\n");
         self.write(EVIDENCE, text.as_bytes())
@@ -213,14 +214,14 @@ impl RunFolder {
         Ok(hex::encode(Sha256::digest(text)))
     }
 
-    /// Returns the content of a file at the top level of the tests' folder. Returns `None` if the file is missing, is
-    /// not a plain file, or is larger than `bytes_max`.
+    /// Returns the content of a file at the top level of the folder [`FILES`]. Returns `None` if the file is missing,
+    /// is not a plain file, or is larger than `bytes_max`.
     pub(crate) fn read_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
         let files = self.folder.folder(OsStr::new(FILES)).ok()?;
         read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
     }
 
-    /// Removes a file at the top level of the tests' folder. Returns whether a file was removed.
+    /// Removes a file at the top level of the folder [`FILES`]. Returns whether a file was removed.
     pub(crate) fn remove_file(&self, name: &str) -> bool {
         let files = self.folder.folder(OsStr::new(FILES));
         files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
@@ -261,15 +262,16 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
-/// Locks a new run. A clean-up may remove the folder of the new run before the run is locked. In this case, this
-/// function fails with `Interrupted`.
+/// Locks a new run. Fails with [`io::ErrorKind::Interrupted`] if a clean-up of old runs has removed the run's folder
+/// before the run was locked.
 fn begin(lock: &File) -> io::Result<()> {
     lock.lock()?;
     if lock.metadata()?.nlink() == 1 { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 /// Prevents the removal of a run until the returned lock is dropped. Returns `None` if the run cannot be locked, for
-/// example because the run is in progress. A run in progress needs no such lock, because clean-ups do not remove it.
+/// example because the run is in progress. A run in progress does not need this lock, because its own lock already
+/// prevents the removal.
 fn lock_shared(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
@@ -306,8 +308,8 @@ fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the time of a run's end. This is the time of the last change of the evidence, or of the run's folder if the
-/// evidence is missing.
+/// Returns the time at which a run ended: the modification time of the evidence or, if the evidence is missing, the
+/// modification time of the run's folder.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
         Some(evidence) => Ok(evidence.modified),
@@ -315,14 +317,15 @@ fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     }
 }
 
-/// Parses the id of a run from the name of its folder. Returns `None` for names that the server does not give to runs.
+/// Parses the id of a run from the name of its folder. Returns `None` if the name is not a UUID in the form that the
+/// server writes.
 fn run_id_of(name: &OsStr) -> Option<Uuid> {
     let name = name.to_str()?;
     let run_id = Uuid::try_parse(name).ok()?;
     (run_id.hyphenated().to_string() == name).then_some(run_id)
 }
 
-/// Returns whether the path is the lock file or an incomplete file.
+/// Returns whether this is the path of the lock file or of a file that is not completely written.
 fn is_internal(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
 }

@@ -1,5 +1,5 @@
-//! Measures the elapsed time of a call, and counts how often the call runs pytest. Never ends a run itself, but returns
-//! the remaining time.
+//! Measures the elapsed time of a call, and counts how often the call runs pytest. Never ends a run: the caller of this
+//! module must end the run when the remaining time has passed.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(super) struct Budget {
     timeout: Duration,
 }
 
-/// The limit that ends a run first.
+/// The limit that determines the maximum duration of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     Timeout,
@@ -36,7 +36,7 @@ impl Budget {
         }
     }
 
-    /// Counts one attempt. Fails if the budget has no attempt or no time left.
+    /// Counts one attempt to run pytest. Fails if the budget has no attempts or no time left.
     pub(super) fn attempt(&mut self) -> Result<(), Refusal> {
         if self.attempts >= self.attempts_max {
             return Err(Refusal::BudgetExceeded("attempts_total"));
@@ -46,7 +46,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns the maximum duration of a run that starts now, and the limit that determines it.
+    /// Returns the maximum duration of a run that starts now, and the limit that determines this duration.
     pub(super) fn remaining(&self) -> Result<(Duration, Bound), Refusal> {
         let remaining = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
         match remaining {
@@ -61,7 +61,8 @@ impl Budget {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the used budget for the evidence. `short_circuited` must be true if the budget ended the call early.
+    /// Returns the part of the budget that the call has used, for the evidence. `short_circuited` must be true if the
+    /// budget ended the call early.
     pub(super) fn usage(&self, short_circuited: bool) -> BudgetUsage {
         BudgetUsage {
             elapsed_ms_total: self.elapsed_ms(),

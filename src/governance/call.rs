@@ -42,7 +42,7 @@ pub(crate) struct GovernedCall {
     pub(crate) presented: Presented,
     /// Cancelled when the client no longer wants the reply, or when the server stops.
     pub(crate) cancel: CancellationToken,
-    /// Whether the call is waiting for its turn.
+    /// Whether the call is waiting in the queue for its turn to run.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Call {
     pub(super) cancel: CancellationToken,
 }
 
-/// A run of pytest that has passed every check. Its start is in the audit log.
+/// A run of pytest that has passed every check. The audit log already has a row about the start of the run.
 #[derive(Debug)]
 pub(super) struct Cleared {
     pub(super) call: Call,
@@ -134,7 +134,7 @@ impl Governance {
         Err(self.refused(call, Some(&caller), Refusal::PermissionDenied).await)
     }
 
-    /// Records a call that was cancelled before its turn came.
+    /// Records a call that was cancelled while it waited in the queue.
     async fn never_started(&self, call: &Call, caller: &Caller) -> Result<GovernedReply, Refusal> {
         let outcome = AuditOutcome::of(RunStatus::Cancelled.audit_word());
         let entry = call.entry(AuditEvent::McpToolCall, Some(caller), outcome, Map::new());
@@ -275,7 +275,7 @@ impl Governance {
     }
 }
 
-/// The results of the checks of a run.
+/// The values that the checks before a run have validated or loaded.
 struct Checked {
     order: PytestOrder,
     judge: Judge,

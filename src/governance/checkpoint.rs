@@ -1,4 +1,5 @@
-//! Writes checkpoints of the audit log: appends its signed head at intervals to the file in the policy.
+//! Writes checkpoints of the audit log: at intervals, appends the signed head of the log to the file that the policy
+//! names.
 //!
 //! No call waits for a checkpoint. A failed write is logged and retried, but never refuses a run.
 
@@ -123,8 +124,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes the head, and the other replicas' heads unless their hashes are in `known`. Returns the hashes of all
-    /// other replicas' heads.
+    /// Writes `head`, the head of this server's own rows, and the heads of other replicas. Skips heads with hashes in
+    /// `known`. Returns the hashes of the heads of all other replicas.
     fn write(
         &self,
         policy: &Policy,
@@ -211,8 +212,8 @@ mod tests {
             (2, 1000, Some(9), Some(false)),
             (2, 1000, Some(8), Some(true)),
             (100, 0, Some(9), Some(true)),
-            // If an older store was restored, the current head is older than the last written head. Then the current
-            // head is due at once.
+            // If an older backup of the store was restored, the current head is older than the last written head. In
+            // this case, a checkpoint is due at once.
             (100, 1000, Some(11), Some(true)),
         ] {
             assert_eq!(

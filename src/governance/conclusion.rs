@@ -65,7 +65,7 @@ impl Conclusion {
             ))
         }
         _ if files_size == Size::Unknown => {
-            violation("the tests left folders that cannot be looked through".to_owned())
+            violation("the tests left folders that cannot be read".to_owned())
         }
         _ if is_flood => {
             let most = budget.output_bytes_max;

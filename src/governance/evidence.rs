@@ -65,7 +65,8 @@ pub(crate) enum RunStatus {
     BudgetExceeded,
     Cancelled,
     NoTests,
-    /// The judge is not satisfied: a listed test did not pass, a test cannot run isolated, or the level is too low.
+    /// The run does not satisfy the judge: a test in the admin's list does not have its expected outcome, a test cannot
+    /// run in a separate process from the code under test, or the level of the judge is too low.
     Incomplete,
 }
 
@@ -143,7 +144,7 @@ pub(crate) struct Evidence {
     pub(crate) arguments: Map<String, Value>,
     /// The hash of `arguments`, as in the audit log.
     pub(crate) arguments_hash: String,
-    /// The judge of the tests; `None` in evidence of earlier versions.
+    /// The judge that decided whether the tests passed; `None` in evidence of earlier server versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) judge: Option<JudgeRecord>,
     /// The outcomes of the tests, if pytest reported them.
@@ -162,8 +163,8 @@ pub(crate) struct Evidence {
     /// The SHA-256 of the policy file when the run was permitted.
     #[serde(default)]
     pub(crate) policy_sha256: Option<String>,
-    /// The interpreter of the tests; `None` if the server found no interpreter. The server does not use reports of the
-    /// tests to find the interpreter.
+    /// The interpreter of the tests; `None` if the server found no interpreter. The server does not ask the tests for
+    /// their interpreter, because tests can forge the answer.
     #[serde(default)]
     pub(crate) python: Option<PythonRecord>,
     /// The state of the workspace before the run, if it is a repository.

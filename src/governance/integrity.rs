@@ -23,7 +23,7 @@ pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// The file has another content.
+    /// The content of the file has changed.
     Changed,
     Missing,
     /// The file was added after the end of the run.
@@ -56,7 +56,7 @@ impl fmt::Display for Difference {
             Change::Added => write!(f, "{path} does not match the run: it was added"),
             Change::Unreadable => write!(f, "{path} cannot be read any more"),
             Change::UnknownRun => {
-                write!(f, "{path} is of a run that the audit log knows nothing of")
+                write!(f, "{path} belongs to a run that is not in the audit log")
             }
         }
     }
@@ -79,7 +79,7 @@ pub(crate) enum Unconfirmed {
     FileNotHashed,
 }
 
-/// The reason why content of a run is not served.
+/// The reason why the evidence or a file of a run is not returned to the caller.
 #[derive(Debug, Error)]
 pub(crate) enum IntegrityError {
     #[error(transparent)]
@@ -110,21 +110,22 @@ pub(crate) enum IntegrityError {
     NotRun(String),
 }
 
-/// Content of a run for the caller. `unconfirmed` is the reason if the content could not be compared with a hash.
+/// The evidence or a chunk of a file, for the caller. If the content could not be compared with a hash, `unconfirmed`
+/// is the reason.
 #[derive(Debug)]
 pub(crate) struct Served<T> {
     pub(crate) content: T,
     pub(crate) unconfirmed: Option<Unconfirmed>,
 }
 
-/// The file that the run left at a path, according to the evidence.
+/// The expected state of a file, according to the evidence.
 enum Expected {
     File { bytes: u64, sha256: String },
     Unknown(Unconfirmed),
     NotLeft,
 }
 
-/// The part of the evidence about files.
+/// The part of the evidence that lists the files of the run.
 #[derive(Deserialize)]
 struct ListedFiles {
     artifacts: Vec<ArtifactRecord>,
@@ -199,8 +200,8 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Returns whether retention has removed a run. If so, differences that were found earlier in the run's files prove
-/// nothing.
+/// Returns whether retention has removed a run. If so, the removal may have caused the differences that were found in
+/// the run's files, so they must not be reported.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
     // Read the log after the folder. A removal is recorded before the folder is renamed, so if retention has removed
     // the folder, the log already has the row.
@@ -218,7 +219,7 @@ pub(crate) fn content(
     range: (u64, Option<usize>),
 ) -> Result<Served<Chunk>, IntegrityError> {
     match compared_content(artifacts, store, run_id, path, range) {
-        // If the run was removed during the read, the difference or the error proves nothing.
+        // If the run was removed during the read, the removal may have caused the difference or the error.
         Err(IntegrityError::Different(_) | IntegrityError::Artifacts(_))
             if is_removed(artifacts, store, run_id)? =>
         {

@@ -1,5 +1,5 @@
-//! Loads the judge of a run: its level, the admin's own tests, and the list of the tests that must pass. Changes the
-//! verdict on a run to incomplete if the judge is not satisfied.
+//! Loads the judge, which decides whether a run of tests passes: the required level, the admin's own tests, and the
+//! list of the tests that must pass. If a run does not satisfy the judge, changes the verdict on the run to incomplete.
 
 mod folder;
 mod record;
@@ -25,7 +25,7 @@ use crate::sandbox::Tier;
 use crate::strict_modes::require_protected;
 pub(crate) use record::{RecordedList, record_list};
 
-/// The limit for a list of tests, in bytes.
+/// The maximum size of the file with the list of tests, in bytes.
 const LIST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The maximum number of tests that are named in the reason for an incomplete run.
 const NAMED_MAX: usize = 5;
@@ -50,9 +50,10 @@ pub(crate) struct TestList {
     /// The level at which the list was recorded.
     pub(crate) level: Level,
     pub(crate) tests: Vec<ListedTest>,
-    /// The kinds of results that the code under test returned when the list was recorded. A key names a test, and a
-    /// call or attribute that the test used, such as `calc.add()`. A kind is a coarse description of the result, such
-    /// as `number`. At the level pinned, the map has only the modules that the tests imported from the workspace.
+    /// The kinds of the results that the code under test returned when the list was recorded. A kind is a coarse
+    /// description of a result, such as `number`. A key names a test, and a call or attribute that the test used, such
+    /// as `calc.add()`. In later runs, a test fails if it gets a result of another kind. At the level pinned, the map
+    /// has only the modules that the tests imported from the workspace.
     #[serde(default)]
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
@@ -66,7 +67,7 @@ pub(crate) struct ListedTest {
     pub(crate) outcome: ExpectedOutcome,
 }
 
-/// The admin's own tests.
+/// The folder with the admin's own tests, and the list of the tests that must pass.
 #[derive(Debug, Clone)]
 pub(super) struct PinnedTests {
     /// The canonical path of the folder.
@@ -175,7 +176,8 @@ impl Judge {
         }
     }
 
-    /// Returns the list; `None` if the policy names no tests, or if this run records the list.
+    /// Returns the list of the tests that must pass; `None` if the policy names no tests, or if this run records the
+    /// list.
     pub(super) fn list(&self) -> Option<&TestList> {
         let (list, _) = self.pinned.as_ref()?.list.as_ref()?;
         Some(list)
@@ -213,7 +215,8 @@ impl Judge {
 
 impl PinnedTests {
     fn read(folder: &Path, policy: &Policy, tier: Option<Tier>) -> Result<Self, UnusableJudge> {
-        // Below this tier, processes of the tests could outlive the observer and change its report.
+        // At a lower tier than T3, a process of the tests could outlive the process that observes the tests, and could
+        // then change the report.
         if let Some(tier) = tier.filter(|tier| *tier < Tier::T3) {
             return Err(UnusableJudge::Tier(tier));
         }

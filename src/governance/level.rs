@@ -1,10 +1,11 @@
-//! Defines the levels of judges of tests, and the record of a judge.
+//! Defines the level of a judge, and the facts about a judge that the evidence and the audit log contain.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The level of a judge. Each level includes the guarantees of all earlier levels.
+/// The level of a judge: how well the result of a run is protected against forgery. Each level includes the guarantees
+/// of all earlier levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Level {
@@ -35,7 +36,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// The judge of a run, in the form of the evidence and the audit log.
+/// The facts about the judge of a run that the evidence and the audit log contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JudgeRecord {
     pub(crate) level: Level,

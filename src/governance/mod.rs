@@ -101,7 +101,7 @@ pub(crate) struct Governance {
     session: Option<Arc<Session>>,
     /// The queue in which all runs of this process wait for their turns.
     turns: Arc<Turns>,
-    /// Tracks the runs that have started, but have no end in the audit log yet.
+    /// Tracks the runs that have started, but have no row about their end in the audit log yet.
     unsettled: TaskTracker,
     /// The canonical path of the folder with the store and the artifacts.
     data_folder: PathBuf,
@@ -169,7 +169,7 @@ impl Governance {
         }
     }
 
-    /// Waits until the audit log has the end of every run. Then writes the last checkpoint.
+    /// Waits until the audit log has a row about the end of every run. Then writes the last checkpoint.
     pub(crate) async fn settle(&self) {
         self.store.hurry();
         self.unsettled.close();

@@ -132,15 +132,15 @@ pub(crate) struct JudgePolicy {
     pub(crate) tests: Option<PathBuf>,
     /// The file with the list of the tests that must pass; `Some` if and only if `tests` is `Some`.
     pub(crate) list: Option<PathBuf>,
-    /// The required level. A run at a lower level does not pass.
+    /// The required level of the judge; `None` permits every level. A run at a lower level does not pass.
     pub(crate) require: Option<Level>,
-    /// Whether passed tests run a second time with inverted assertions.
+    /// Whether passed tests run a second time with inverted assertions, to check that the tests can fail.
     pub(crate) has_control: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckpointPolicy {
-    /// The number of new rows after which a checkpoint is written even if `interval` has not passed.
+    /// The file that the checkpoints are appended to.
     pub(crate) file: PathBuf,
     /// The number of new rows after which a checkpoint is written before `interval` has passed.
     pub(crate) rows: u64,
@@ -181,7 +181,7 @@ pub(crate) enum PolicyError {
 }
 
 impl PolicyError {
-    /// Returns the text for the admin. It may contain a path.
+    /// Returns the message of this error for the admin. The message may contain a path.
     pub(crate) fn for_admin(&self) -> String {
         if let Self::Unprotected(reason) = self { reason.to_string() } else { self.to_string() }
     }

@@ -1,5 +1,5 @@
-//! Prepares a run of pytest: checks the caller's arguments, and generates the source for the interpreter. Never starts
-//! a process.
+//! Prepares a run of pytest: checks the caller's arguments, and generates the Python source that starts pytest. Never
+//! starts a process.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,16 +20,16 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The maximum value of the argument `max_fail`.
 const MAX_FAIL_MAX: u64 = 1_000_000;
 
-/// The number of bytes that are reserved for reports in the folder for artifacts. The server's own reports need a few
+/// The space that is reserved for reports in the folder for artifacts, in bytes. The server's own reports need a few
 /// hundred kilobytes. The other bytes are enough for the `junit.xml` of a few thousand tests.
 const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// The file in the folder for artifacts that contains the outcomes of the tests.
+/// The name of the file with the outcomes of the tests, in the folder for artifacts.
 pub(super) const REPORT_FILE: &str = ".new-report";
-/// The file in the folder for artifacts that records how pytest ended. The file is created with NUL bytes, which remain
-/// if pytest does not reach its end.
+/// The name of the file with the record of how pytest ended, in the folder for artifacts. The file is created with NUL
+/// bytes, which remain if pytest does not reach its end.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The file in the folder for artifacts that occupies [`RESERVE_BYTES`] until the reports are written.
+/// The name of a file in the folder for artifacts. The file occupies [`RESERVE_BYTES`] until the reports are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
 /// The exit code of [`COMMON`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
@@ -122,8 +122,8 @@ impl PytestOrder {
     }
 
     /// Returns the Python source that runs pytest. pytest leaves its files in the folder `files`, which has at most
-    /// `files_bytes_max` bytes. The run ends after `timeout`. Tests can also import from the entries of `python_path`
-    /// that are in the workspace.
+    /// `files_bytes_max` bytes. `timeout` is the time limit of the run. Tests can also import from the entries of
+    /// `python_path` that are in the workspace.
     pub(super) fn source(
         &self,
         judge: &Judge,
@@ -165,7 +165,8 @@ impl PytestOrder {
     }
 }
 
-/// A module search path, split into parts. Python must find pytest's own modules before code of the workspace.
+/// A module search path, split into parts. Entries in the workspace are added only after pytest was imported, so that
+/// code in the workspace cannot replace pytest's own modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PythonPath {
     /// The entries in the workspace, as canonical paths.
@@ -178,7 +179,7 @@ pub(super) struct PythonPath {
 
 impl PythonPath {
     /// Splits the server's own `PYTHONPATH`. `workspace` must be a canonical path. Relative entries are relative to the
-    /// workspace, because pytest starts there.
+    /// workspace, because pytest starts in the workspace.
     pub(super) fn of_server(workspace: &Path) -> Self {
         Self::parted(std::env::var_os("PYTHONPATH").as_deref(), workspace)
     }

@@ -1,5 +1,5 @@
-//! Finds the interpreter and the pytest version of runs. Never starts an interpreter, and never relies on reports of
-//! tests.
+//! Finds the interpreter that runs the tests, and the version of its pytest. Never starts an interpreter, and never
+//! relies on reports of tests, because tests can forge reports.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::executor::{Environment, Executor, Installation, UntrustedFolder};
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
 /// Finds the interpreter and its installed pytest. Does not start the interpreter, because the interpreter could load
-/// code of the workspace, which could forge the answer.
+/// code of the workspace, and this code could forge the versions.
 pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<PythonRecord> {
     let Installation { program, version, packages, .. } = executor.installation().await?;
     let workspace = UntrustedFolder::new(workspace)?;
@@ -38,7 +38,8 @@ pub(super) struct MadeWith {
 }
 
 impl MadeWith {
-    /// Returns the digests for the audit log. Unknown values are null.
+    /// Returns the digests of the policy, the interpreter and its packages, and the state of the workspace, for the
+    /// audit log. Unknown values are null.
     pub(super) fn details(&self) -> Map<String, Value> {
         let environment = self.environment.as_deref();
         details(&json!({
@@ -64,7 +65,7 @@ impl Governance {
 }
 
 /// Returns the version of a distribution in the first of `folders` that contains the distribution. Skips folders of the
-/// workspace.
+/// workspace, because code in the workspace can forge them.
 fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
     let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();

@@ -1,4 +1,4 @@
-//! Serves the evidence, the lists and the files of earlier runs. Never starts a run.
+//! Returns the evidence and the files of earlier runs, and lists of runs and files. Never starts a run.
 
 use std::sync::Arc;
 
@@ -157,8 +157,7 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
             let hidden = text.chars().filter(|c| is_hidden(*c)).count();
             if hidden > 0 {
                 notes.push(format!(
-                    "[{hidden} characters that a terminal obeys, or that are not seen, are shown \
-                     as {}]",
+                    "[{hidden} control or invisible characters are shown as {}]",
                     char::REPLACEMENT_CHARACTER
                 ));
             }

@@ -18,7 +18,8 @@ use crate::receipt::{Limits, RoomForTests, TestRun, run_of};
 const EVIDENCE: &str = "evidence.json";
 
 /// The text for a caller if no disk space for the receipts could be reserved.
-const NO_ROOM: &str = "There is no room for the receipts of the run, so nothing was run.";
+const NO_ROOM: &str =
+    "No disk space could be reserved for the receipts of the run, so nothing was run.";
 
 /// The text for a caller if the tests were run, but their receipt could not be stored.
 const NOT_STORED: &str = "The tests were run, but their receipt cannot be stored. Ask the admin to look at \

@@ -1,4 +1,4 @@
-//! Creates the replies to governed calls: blocks for the model, and data for programs.
+//! Creates the replies to governed calls: content blocks for the model, and data for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,9 +19,9 @@ const CANCELLED: &str = "Execution was cancelled.";
 /// The maximum number of artifacts that the text of a reply names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
-/// The maximum number of output lines in the reply to a run without a reliable result.
+/// If a run has no reliable result, the reply contains at most this number of lines of the output.
 const LAST_LINES: usize = 10;
-/// The maximum number of output characters in the reply to a run without a reliable result.
+/// If a run has no reliable result, the reply contains at most this number of characters of the output.
 const LAST_CHARS: usize = 2000;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -240,7 +240,8 @@ impl Governance {
         }
         let ended = details(&json!({
             "duration_ms": cleared.budget.elapsed_ms(),
-            // The chained rows protect this hash. The evidence contains the hashes of all other files.
+            // This hash protects the evidence, and the evidence contains the hashes of all other files. The hash itself
+            // is protected because each row of the audit log has the hash of the previous row.
             EVIDENCE_SHA256: evidence_sha256,
         }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));

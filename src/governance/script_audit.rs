@@ -31,9 +31,10 @@ impl Governance {
         decision: &Decision,
         presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
-        // If the transport has authenticated the caller, the server has already checked that the caller's role permits
-        // scripts. In this case, the proof is checked again when the run starts. In all other cases, check the token
-        // here. Without a valid token, the caller is unknown.
+        // If the transport has authenticated the caller (`known`), the server has already checked that the caller's
+        // role permits scripts. When the run starts, the server checks again that the caller's token is valid. If the
+        // transport has not authenticated the caller, check the token here. Without a valid token, the caller is
+        // unknown.
         let caller = match &presented.known {
             Some(known) => Ok(known.clone()),
             None => self.authenticate(presented.token.as_ref(), None).await,
@@ -120,9 +121,9 @@ impl Governance {
         self.append(vec![entry]).await.map(|_| run_id)
     }
 
-    /// Records that a script starts. If this fails or returns `false`, the script must not start. `false` means that
-    /// the caller's proof became invalid while the store was unreachable. With `patience`, retries while the store is
-    /// unreachable.
+    /// Records that a script starts. If this fails or returns `false`, the script must not start. Returns `false` if
+    /// `proof`, the caller's token, became invalid while the store was unreachable. With `patience`, retries while the
+    /// store is unreachable.
     pub(crate) async fn script_started(
         &self,
         id: &VerificationId,
@@ -173,9 +174,9 @@ impl Governance {
     }
 
     /// Appends rows about a script. With `patience`, retries while the store is unreachable, until `patience` is
-    /// cancelled. Returns `None` if `proof` is no longer valid at a retry. An earlier attempt may have written the rows
-    /// although no answer of the store arrived. So each retry first checks whether the log already has the last row,
-    /// which `is_last` recognizes.
+    /// cancelled. Each retry first checks whether `proof`, the caller's token, is still valid, and returns `None` if it
+    /// is not. An earlier attempt may have written the rows although the answer of the store was lost. So each retry
+    /// also checks whether the log already has the last row. `is_last` recognizes this row.
     async fn append_once(
         &self,
         id: &VerificationId,
@@ -207,9 +208,9 @@ impl Governance {
     }
 
     /// Returns whether the log permits a job to run. The log must contain a decision that allows this script for the
-    /// job's user and `proof`. The log must not contain a start or an end of the script. If the script was not run
-    /// because its token was revoked, the log contains an end. These checks are necessary because a process with write
-    /// access to the database can insert a job that no user requested.
+    /// job's user and `proof`. The log must not contain a row about a start or an end of the script. A row about an end
+    /// also exists if the script was not run because its token was revoked. These checks are necessary because a
+    /// process with write access to the database can insert a job that no user requested.
     pub(crate) async fn has_decision(
         &self,
         record: &DecisionRecord,
@@ -252,8 +253,8 @@ impl Governance {
             && ends.all(|row| detail(row, RESULT_SHA256).as_deref() == Some(&sha256)))
     }
 
-    /// Returns the rows about the script of the decision `verification_id`. Returns no rows if the log has more rows
-    /// than one script can cause, because then another process has inserted some of them.
+    /// Returns the rows about the script that has the decision id `verification_id`. Returns no rows if the log has
+    /// more rows than one script can cause, because then another process has inserted some of them.
     async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
         let rows = blocking(move || store.rows_of_run(run_id)).await;
@@ -385,7 +386,7 @@ fn entry(
     }
 }
 
-/// Returns the measurements of a run for the audit log.
+/// Returns the exit code, the duration and other facts about a run, for the audit log.
 pub(super) fn figures(outcome: &Outcome) -> Value {
     let figures = json!({
         "exit_code": outcome.ending.exit_code(),

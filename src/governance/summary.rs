@@ -23,13 +23,13 @@ const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 200;
 
-/// The hint for failures and output that [`is_refusal`] recognizes.
+/// The hint that is added to a failure or to the output of a run if [`is_refusal`] returns true for one of the lines.
 pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
 
-/// Messages that refusals of the sandbox cause. A line of output matches a row if it contains all texts in the row's
-/// list. The explanation in each row is only for readers of this table.
+/// Messages that appear in the output of tests if the sandbox refuses an operation. A line of output matches a row if
+/// it contains all texts in the row's list. The explanation in each row is only for readers of this table.
 const REFUSALS: [(&[&str], &str); 19] = [
     (&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
     (&["PermissionError:"], "how Python names EPERM and EACCES"),
@@ -89,21 +89,22 @@ pub(crate) struct TestSummary {
     /// passed tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) controls: Option<[u32; 2]>,
-    /// The part of the report for the judge.
+    /// The part of the report that only the judge uses.
     #[serde(skip)]
     pub(crate) judged: Judged,
 }
 
-/// The part of a report for the judge. The observer (`pytest/observer.py`) writes it.
+/// The part of a report that only the judge uses. The observer (`pytest/observer.py`) writes this part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// The first letter of each listed test's outcome, or `-` for a test that did not run.
+    /// The first letter of the outcome of each test in the judge's list, or `-` for a test that did not run.
     pub(crate) outcomes: String,
     /// The reasons why tests cannot run in a separate process from the code under test.
     pub(crate) not_isolated: Vec<String>,
     /// The ids of all tests. Empty except in a run that records a list.
     pub(crate) tests: Vec<String>,
-    /// The kinds of results of the code under test. Empty except in a run that records a list.
+    /// The kinds of the results of the code under test, in the format of `TestList::kinds`. Empty except in a run that
+    /// records a list.
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
 
@@ -257,7 +258,7 @@ impl TestSummary {
         blocks.extend(self.failures.iter().map(TestFailure::text));
         if let Some([failed, all]) = self.controls {
             blocks.push(format!(
-                "Control, with the assertions turned round: {failed} of {all} tests failed as they should"
+                "Control, with the assertions inverted: {failed} of {all} tests failed as they should"
             ));
         }
         if self.failures_omitted > 0 {

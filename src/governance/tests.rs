@@ -87,7 +87,8 @@ impl Fixture {
         fixture
     }
 
-    /// Creates a server at this tier. The fake executor calls `act` for each run, and returns the result.
+    /// Creates a server with a sandbox at this tier. The fake executor calls `act` for each run, and returns the
+    /// result.
     fn of<F: Future<Output = Ran> + Send + 'static>(
         tier: Tier,
         act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
@@ -476,8 +477,8 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
 
 type End = fn() -> Ran;
 
-/// Runs tests that end with `end`, under a policy with `sections`. Checks the code of the refusal, the text of the
-/// reply, the status in the evidence, and the rows of the log.
+/// Runs tests under a policy with `sections`. `end` returns how the run ends. Checks the code of the refusal, the text
+/// of the reply, the status in the evidence, and the rows of the log.
 async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&str; 2]) {
     let [status, told] = ends;
     let fixture = Fixture::of(Tier::T3, move |project, _| {
@@ -534,7 +535,7 @@ async fn a_run_comes_to_what_its_end_means() {
         (|| Ok(ended(Ending::Exited(0))), ["passed", "exit code 0"]),
         (|| Ok(ended(Ending::Exited(-11))), ["error", "signal 11"]),
         (|| Ok(ended(Ending::Exited(1))), ["error", "no test failed in its report"]),
-        (|| Ok(ended(Ending::Exited(86))), ["error", "which pytest has not"]),
+        (|| Ok(ended(Ending::Exited(86))), ["error", "which pytest never returns"]),
         (|| Ok(ended(Ending::Cancelled)), cancelled),
         (|| Ok(Outcome::never_started()), cancelled),
     ];
@@ -708,7 +709,7 @@ async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
         let told = reply.err().map(|refusal| refusal.to_string());
         assert_eq!(told.is_some(), expected, "{told:?}");
         assert_eq!(is_ended.load(Ordering::Relaxed), expected);
-        assert!(told.is_none_or(|told| told.contains("folders that cannot be looked through")));
+        assert!(told.is_none_or(|told| told.contains("folders that cannot be read")));
     }
 }
 
@@ -741,8 +742,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
         let arguments = json!({ "run_id": run_id, "path": path, "limit": limit });
         fixture.read(ReadTool::GetArtifactContent, arguments).await
     };
-    let hidden =
-        "[1 characters that a terminal obeys, or that are not seen, are shown as \u{fffd}]";
+    let hidden = "[1 control or invisible characters are shown as \u{fffd}]";
     let uri = format!("qwed-artifact:///{run_id}/files/binary");
     for (path, limit, expected) in [
         ("files/plain", None, "ab\n"),

@@ -58,8 +58,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Runs `work`, and repeats `work` if `take` was called meanwhile. If another thread is already in `take`, returns
-    /// at once, and the other thread repeats its own `work`.
+    /// Runs `work`. If another thread calls `take` meanwhile, the call of the other thread returns at once, and this
+    /// thread runs its own `work` again.
     pub(super) fn take(&self, work: impl Fn()) {
         if self.asked.fetch_add(1, Ordering::AcqRel) > 0 {
             return;

@@ -53,7 +53,8 @@ impl Ended {
         serde_json::from_slice(line).ok()
     }
 
-    /// Limits the number of passed tests in a report to the number in this record.
+    /// Limits the number of passed tests in a report to the number in this record, because tests may have forged the
+    /// report.
     pub(super) fn correct(self, report: &mut TestSummary) {
         report.passed = report.passed.min(self.passed);
         report.passed_tests.truncate(usize::try_from(report.passed).unwrap_or(usize::MAX));
@@ -138,7 +139,7 @@ fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
             | exit_code::NO_TESTS_COLLECTED,
             ..,
         ) => None,
-        _ => Some(format!("the run ended with exit code {code}, which pytest has not")),
+        _ => Some(format!("the run ended with exit code {code}, which pytest never returns")),
     }
 }
 
@@ -201,7 +202,7 @@ mod tests {
             (2, None, returned, RunStatus::Error, "interrupted"),
             (3, report(9, 0, 0), returned, RunStatus::Error, "pytest itself failed"),
             (4, None, returned, RunStatus::Error, "arguments or its configuration"),
-            (86, report(9, 0, 0), returned, RunStatus::Error, "which pytest has not"),
+            (86, report(9, 0, 0), returned, RunStatus::Error, "which pytest never returns"),
             // The tests ended the process before pytest ended, or a signal killed it.
             (0, report(9, 0, 0), None, RunStatus::Error, "before pytest had finished"),
             (1, report(8, 1, 0), None, RunStatus::Error, "before pytest had finished"),

@@ -33,9 +33,11 @@ const REPOSITORY: &str = ".git";
 
 /// The maximum number of files that are hashed. A typical project has a few hundred files.
 const FILES_MAX: usize = 20_000;
-/// The limit for all hashed files together, in bytes. The start of a run waits for the hashes.
+/// The maximum total size of the hashed files, in bytes. The size is limited because a run starts only after the files
+/// are hashed.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// The time limit for hashing all files together. The start of a run waits for the hashes.
+/// The time limit for hashing all files together. The time is limited because a run starts only after the files are
+/// hashed.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The maximum length of the chain of references from `HEAD` to the commit.
@@ -145,7 +147,7 @@ fn head(repository: &Folder) -> Result<String, Undetermined> {
     Err(Undetermined::Damaged)
 }
 
-/// Looks up a reference in the file `packed-refs`, which has the references without a separate file.
+/// Looks up a reference in the file `packed-refs`, which contains the references that have no separate file.
 fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     let text = read_path(repository, b"packed-refs", PACKED_NAMES_BYTES_MAX);
     let text = text.map_err(|_| Undetermined::NoCommit)?;
@@ -198,7 +200,7 @@ impl<'f> Files<'f> {
         Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX }
     }
 
-    /// Returns the id of the tree of the files in `entries`, in their current state. Omits missing files.
+    /// Returns the id of the tree that the files in `entries` form in their current state. Omits missing files.
     fn tree(&mut self, entries: &[Entry]) -> Result<ObjectId, Undetermined> {
         if entries.len() > FILES_MAX {
             return Err(Undetermined::TooMuch);

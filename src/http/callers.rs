@@ -103,7 +103,8 @@ impl Callers {
             NotLetIn::NoScope => Refusal::NoScope,
             NotLetIn::Unavailable => Refusal::Store,
         })?;
-        // Do not forward an access token, because its issuer issued it for this server only.
+        // Drop an access token after its validation, so that no other part of the server can forward it. The issuer
+        // issued the token for this server only.
         let token = Some(token).filter(|_| !matches!(caller.proof, Proof::Access { .. }));
         Ok(known(Presented { token, known: Some(caller) }))
     }

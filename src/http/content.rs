@@ -18,8 +18,9 @@ use crate::batch::AnswerLine;
 use crate::server;
 use crate::shares::Held;
 
-/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. While a
-/// client does not read, its request therefore still counts towards the limits.
+/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. So if a
+/// client does not read, hyper does not take the whole of a large body, and the request still counts towards the
+/// limits.
 const FRAME_BYTES: usize = 64 * 1024;
 
 /// The interval of keep-alive comments on an idle stream. It is short, because proxies close a stream that is idle for
@@ -125,7 +126,8 @@ pub(super) fn event_response(messages: server::Stream) -> Response<Content> {
     parts_response("text/event-stream", events)
 }
 
-/// Creates a response that sends lines as they arrive. `until_read` is dropped when the client stops reading.
+/// Creates a response that sends lines as they arrive. `until_read` is dropped after the last line, or when the client
+/// disconnects.
 pub(super) fn line_response(
     lines: mpsc::Receiver<AnswerLine>,
     until_read: impl Send + 'static,

@@ -42,8 +42,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 64;
 /// The pause after a connection could not be accepted, for example because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The pause between two attempts to find a slot for a new connection. No slot is free while the server checks tokens
-/// on the maximum number of unauthenticated connections.
+/// The pause between two attempts to find a slot for a new connection. All slots are taken if the number of
+/// unauthenticated connections is at its maximum and the server is checking a token for each of them.
 const SEAT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The handler of a listener's requests.
@@ -136,7 +136,8 @@ async fn accept(
             let conversation = converse(stream, service, &seat, Some(&draining));
             abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
         });
-        // Let the connection's task read its request before the next connection is accepted.
+        // Let the task of this connection read its request before the next connection is accepted. Otherwise a flood of
+        // new connections could close this connection before its token is read.
         yield_now().await;
     }
 }

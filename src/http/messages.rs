@@ -1,5 +1,5 @@
-//! Converts HTTP requests with MCP messages to the input of the endpoint, and converts the endpoint's replies to HTTP
-//! responses.
+//! Converts HTTP requests with MCP messages to the input of the MCP endpoint, and converts the endpoint's replies to
+//! HTTP responses.
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -43,7 +43,7 @@ pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
     if accepted.is_empty() || takes_both { Ok(()) } else { Err(Refusal::NotAcceptable) }
 }
 
-/// Combines the body of a request with the values of its headers, for the endpoint.
+/// Creates the input of the MCP endpoint from the body of a request and the values of the request's headers.
 pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<Held>) -> Post {
     let Known { presented, place } = known;
     Post {

@@ -51,9 +51,10 @@ use scripts::Scripts;
 
 pub(crate) use hosts::{parse_host, parse_origin};
 
-/// The length of the kernel's queue of connections that are not accepted yet. `net.core.somaxconn` may lower it
-/// (listen(2)). One client that opens connections without a pause fills the usual length of 128 at once. The kernel
-/// then drops other clients' connections. These clients retry after a second.
+/// The length of the kernel's queue of connections that are not accepted yet. `net.core.somaxconn` may lower this
+/// length (listen(2)). A queue with the usual length of 128 is too short, because one client that opens connections
+/// without a pause fills it at once. The kernel would then drop connections of other clients, which retry only after a
+/// second.
 const BACKLOG: u32 = 4096;
 /// The time at shutdown for sending refusals to requests that did not end after they were cancelled.
 const GRACE_FOR_REFUSALS: Duration = Duration::from_secs(2);
@@ -71,10 +72,9 @@ pub(crate) struct Options {
     pub(crate) is_sessionless: bool,
     /// The tokens that the server accepts. `None` accepts every caller.
     pub(crate) bearers: Option<Bearers>,
-    /// The part of the limits of requests, bytes and connections that one user may take.
+    /// The share of each limit (requests, bytes and connections) that one user may take.
     pub(crate) user_share: Share,
-    /// The maximum number of requests in flight of one user. If it is set, it replaces the user's share of the
-    /// requests.
+    /// The maximum number of requests in flight of one user. `None` if the maximum is the user's share (`user_share`).
     pub(crate) user_concurrency: Option<usize>,
     /// The maximum number of requests per second of one user.
     pub(crate) user_rate: Option<u32>,

@@ -81,7 +81,7 @@ impl Refusal {
             }
             Self::NoScope => "the access token has no scope qwed:viewer, qwed:user or qwed:admin",
             Self::Forbidden => "the role of this token does not permit this",
-            Self::NotFound => "there is nothing here",
+            Self::NotFound => "this path does not exist",
             Self::Method(_) => "this path does not support this method",
             Self::MediaType => "the Content-Type must be application/json",
             Self::NotAcceptable => {
@@ -133,8 +133,9 @@ impl Refusal {
         }
     }
 
-    /// Returns the HTTP response for the refusal. A message (`is_message`) receives a JSON-RPC error. If the server is
-    /// full, a pipeline receives status 429 instead of 503, because pipelines treat 429 as a request to wait.
+    /// Returns the HTTP response for the refusal. If `is_message` is `true`, the request was an MCP message, and the
+    /// response contains a JSON-RPC error. Otherwise the client is a pipeline. If the server is full, a pipeline
+    /// receives status 429 instead of 503, because pipelines treat 429 as a request to wait.
     pub(super) fn response(self, is_message: bool) -> Response<Content> {
         let text = self.text();
         let mut status = self.status();

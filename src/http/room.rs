@@ -23,11 +23,11 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// 1 MiB fits, even if JSON escapes every character.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. One user may have one such
-/// body. A body takes about three times its size until its script has ended.
+/// body. A body needs about three times its size in memory until the script in the body has ended.
 const LARGE_BODIES_MAX: usize = 4;
 /// The maximum time that a large body waits for one of the `LARGE_BODIES_MAX` slots. The server does not refuse the
-/// body at once. A client that is refused before it has sent its body often reports a broken connection instead of the
-/// refusal.
+/// body at once, because a client that is refused before it has sent its body often reports a broken connection instead
+/// of the refusal.
 const LARGE_BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The minimum share of `BYTES_MAX` that each user has.
 const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;

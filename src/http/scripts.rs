@@ -1,6 +1,6 @@
 //! Runs the scripts that pipelines send. A body contains one script or a batch, in the formats of `run --batch`. Also
-//! accepts the format of `SandboxFusion`, so that clients of `SandboxFusion` only need another URL. This module never
-//! decides whether a script may run.
+//! accepts the format of `SandboxFusion` (another server that runs code), so that its clients only need another URL.
+//! This module never decides whether a script may run.
 
 use std::sync::Arc;
 use std::time::Duration;

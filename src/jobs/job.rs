@@ -44,9 +44,9 @@ impl Job {
 /// queued goes directly to ended.
 #[derive(Debug, Clone)]
 pub(crate) enum JobState {
-    /// The job waits until it may run.
+    /// The job waits in the queue.
     Queued,
-    /// The job may run, and has not ended.
+    /// The job has left the queue, and has not ended.
     Running,
     /// The job is over. Its result is kept until the job expires.
     Ended(JobEnd),

@@ -28,7 +28,7 @@ pub(crate) struct Order {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestKey(pub(crate) String);
 
-/// The reason why a job was not placed. Its `Display` is the text for the model.
+/// The reason why a job was not placed. The `Display` of the reason is the text for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum PlaceError {
     /// The queue is full. The number is the number of waiting jobs.
@@ -69,10 +69,10 @@ pub(crate) enum Found {
     Nothing,
 }
 
-/// The database of the jobs cannot be reached. Its `Display` is the text for the model.
+/// The error if the database of the jobs cannot be reached. The `Display` of the error is the text for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "The database of background jobs cannot be reached now. The job is as it was; ask again later."
+    "The database of background jobs cannot be reached now. The state of the job is unchanged; ask again later."
 )]
 pub(crate) struct JobsAway;
 

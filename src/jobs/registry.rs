@@ -38,7 +38,7 @@ pub(crate) struct JobLimits {
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
-    /// The part of the queue, the output and the number of jobs that one user may take.
+    /// The share of each limit (the queue, the total output and the number of jobs) that one user may take.
     pub(crate) share: Share,
 }
 
@@ -252,7 +252,7 @@ impl JobLimits {
 }
 
 impl Shared {
-    /// Runs a job through all its states. Returns when the job has expired.
+    /// Waits until the job may run, runs the job's script, and keeps the result. Returns when the job has expired.
     async fn live(&self, id: JobId, permit: &Permit, cancel: CancellationToken) {
         let waits = AtomicBool::default();
         let ttl = self.limits.ttl;

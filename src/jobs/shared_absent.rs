@@ -1,4 +1,4 @@
-//! Replaces the jobs in PostgreSQL in a program that is built without the feature `teams`.
+//! Replaces the module for jobs in PostgreSQL if the program is built without the feature `teams`.
 
 use std::sync::Arc;
 

@@ -159,7 +159,8 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
         limits.run.timeout = Duration::from_secs(100_000);
         limits.running_max = 1;
     });
-    // The first job delays the second job. The third job therefore expires in the queue before the second job expires.
+    // The second job starts when the first job ends, and this change delays the expiry of the second job. The third job
+    // stays in the queue without a change. So the third job expires before the second job.
     place(&registry, 10).unwrap();
     let running = place(&registry, 90_000).unwrap();
     let waiting = place(&registry, 1).unwrap();
@@ -169,7 +170,7 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
     assert_eq!((name(&registry, running), name(&registry, waiting)), ("running", "unknown"));
     after(10).await;
     assert_eq!(name(&registry, running), "unknown");
-    // The cancelled job does not count as running any more, so a new job runs at once.
+    // The cancelled job no longer uses the only slot for running jobs, so a new job runs at once.
     let next = place(&registry, 1).unwrap();
     after(1).await;
     assert_eq!(name(&registry, next), "ran");

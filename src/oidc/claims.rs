@@ -10,7 +10,8 @@ struct ScopeClaim {
     source: &'static str,
 }
 
-/// The claims in which issuers put scopes. The value of a claim is a string with scopes and spaces, or an array.
+/// The claims in which issuers put scopes. The value of a claim is a string with scopes that are separated by spaces,
+/// or an array of scopes.
 const SCOPE_CLAIMS: [ScopeClaim; 3] = [
     ScopeClaim { name: "scope", source: "RFC 9068, 2.2.3" },
     ScopeClaim { name: "scp", source: "Microsoft Entra ID and Okta" },

@@ -59,7 +59,7 @@ pub(super) const ALGORITHMS: [Row; 5] = [
     },
 ];
 
-/// Returns the row of an algorithm. `None` if the algorithm is not accepted.
+/// Returns the row of [`ALGORITHMS`] for an algorithm. `None` if the algorithm is not accepted.
 pub(super) fn row(algorithm: Algorithm) -> Option<&'static Row> {
     ALGORITHMS.iter().find(|row| row.algorithm == algorithm)
 }

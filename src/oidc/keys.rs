@@ -220,7 +220,7 @@ impl Loaded {
         let mut fitting = self.keys.iter().filter(is_for);
         let found = match id {
             Some(id) => fitting.find(|key| key.id.as_deref() == Some(id)),
-            // A token may omit the key id if exactly one key fits.
+            // A token may omit the key id if exactly one key fits the token's algorithm.
             None => fitting.next().filter(|_| fitting.next().is_none()),
         };
         found.map(|key| key.decoding.clone())

@@ -23,7 +23,7 @@ pub(crate) use keys::{KeySource, KeysError, KeysUnavailable};
 /// The scopes of this server, from the least to the most privileged.
 pub(crate) const SCOPES: [&str; 3] = ["qwed:viewer", "qwed:user", "qwed:admin"];
 
-/// The maximum length of a token, in bytes. Tokens of identity providers with many groups have about 4 KiB.
+/// The maximum length of a token, in bytes. A token that lists many groups of its user is about 4 KiB long.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// The tolerated difference between the issuer's clock and this server's clock.
 const LEEWAY: TimeDelta = TimeDelta::seconds(30);
@@ -71,7 +71,7 @@ pub(crate) enum NotTaken {
     Key,
     #[error("its signature or claims are invalid: {0}")]
     Claims(&'static str),
-    #[error("it has no claim {0} that is a text")]
+    #[error("its claim {0} is missing or not a string")]
     User(String),
     #[error("the issuer's keys are not available")]
     Unavailable(#[from] KeysUnavailable),
@@ -85,11 +85,9 @@ impl From<jsonwebtoken::errors::Error> for NotTaken {
             ErrorKind::InvalidSignature => Self::Claims("the signature"),
             ErrorKind::ExpiredSignature => Self::Claims("it has expired"),
             ErrorKind::ImmatureSignature => Self::Claims("it is not valid yet"),
-            ErrorKind::InvalidIssuer => Self::Claims("the issuer is another"),
+            ErrorKind::InvalidIssuer => Self::Claims("its issuer differs from --oidc-issuer"),
             ErrorKind::InvalidAudience => Self::Claims("it is for another server"),
-            ErrorKind::MissingRequiredClaim(_) => {
-                Self::Claims("it has not all of exp, iss and aud")
-            }
+            ErrorKind::MissingRequiredClaim(_) => Self::Claims("exp, iss or aud is missing"),
             _ => Self::Form("it is not well-formed, or its algorithm is not supported"),
         }
     }
@@ -144,7 +142,7 @@ impl AccessTokens {
         }
         let kind = header.typ.as_deref().unwrap_or(TYPES[0]);
         if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
-            return Err(NotTaken::Form("its type is another"));
+            return Err(NotTaken::Form("its type (typ) must be JWT or at+jwt"));
         }
         // Check the algorithm before the search for the key, so that a token with another algorithm never causes a
         // fetch.
@@ -157,7 +155,7 @@ impl AccessTokens {
         let claims: Map<String, Value> = decode(token, &key, &validation)?.claims;
         // RFC 7519, 4.1.1: the issuer is one string. The library also accepts an array that contains the issuer.
         if claims.get("iss").and_then(Value::as_str) != Some(&self.options.issuer) {
-            return Err(NotTaken::Claims("its issuer is another"));
+            return Err(NotTaken::Claims("its issuer differs from --oidc-issuer"));
         }
         let user = claims.get(&self.options.user_claim).and_then(Value::as_str);
         let user = user.ok_or_else(|| NotTaken::User(self.options.user_claim.clone()))?;

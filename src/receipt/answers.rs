@@ -1,6 +1,7 @@
-//! Results of scripts, for later calls with the same script in this or another process (`QWED_MCP_ANSWER_ONCE`). Each
-//! result is a file in the folder of receipts, named by the key of its run. The file consists of a signature and the
-//! content. The signature also covers the key. So a file is valid only if it is complete and has its original name.
+//! Stores the results of scripts, for later calls with the same script in this or another process
+//! (`QWED_MCP_ANSWER_ONCE`). Each result is a file in the folder of receipts. The name of the file is the key of the
+//! run: a digest of everything that the result depends on. The file consists of a signature and the content. The
+//! signature also covers the key, so a file that is incomplete, changed or renamed is not valid.
 //!
 //! The size of the folder is limited. At the limit, the least recently used files are removed. This module never
 //! parses a result, and never decides which results can be reused.
@@ -19,7 +20,7 @@ use super::read_at_most;
 use super::reserved::{ReservedFile, remove_abandoned};
 use crate::folder::Folder;
 
-/// The name of the folder, in the folder of receipts.
+/// The name of the folder for stored results. It is in the folder of receipts.
 const FOLDER: &str = "answers";
 
 /// The type of the signed content. Receipts have another type, so a signature of a receipt is never valid for a result,
@@ -33,7 +34,8 @@ const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A process checks the size of the folder whenever it has stored 1/`SLACK` of the maximum.
 const SLACK: u64 = 16;
 
-/// Smaller results count with this size, in bytes. So the maximum size also limits the number of results.
+/// Each result counts as at least this number of bytes towards [`BYTES_MAX`]. So `BYTES_MAX` also limits the number of
+/// results.
 const RESULT_BYTES_MIN: u64 = 8 * 1024;
 
 const RESULT_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -87,8 +89,8 @@ impl AnswerFiles {
         None
     }
 
-    /// Stores a content for a key, unless it is too large or the disk is almost full. Returns whether `remove_oldest`
-    /// must be called. Blocks on the disk.
+    /// Stores a content for a key, unless the content is too large or the disk is almost full. Returns whether
+    /// `remove_oldest` must be called. Blocks on the disk.
     ///
     /// The file is not synced to the disk, so the file may be incomplete after a crash of the machine. `read` ignores
     /// incomplete files.
@@ -144,7 +146,7 @@ fn free_bytes(folder: &Path) -> io::Result<u64> {
     Ok(u64::from(disk.blocks_available()).saturating_mul(u64::from(disk.fragment_size())))
 }
 
-/// Returns the size with which a file counts towards the maximum, in bytes.
+/// Returns the number of bytes that a file of this size counts towards [`BYTES_MAX`].
 fn counted(bytes: u64) -> u64 {
     bytes.max(RESULT_BYTES_MIN)
 }

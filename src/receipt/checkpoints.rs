@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{PublicKeys, SignedHead, verify_head};
 use crate::ledger::AuditRow;
 
-/// The maximum length of a line, in bytes. A signed head has less than a kilobyte.
+/// The maximum length of a line, in bytes. A signed head is smaller than a kilobyte.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
 /// The limit for the number of lines in the file. With one checkpoint a minute, a file reaches this limit after
 /// almost two years.
@@ -25,7 +25,7 @@ const FLAWS_NAMED_MAX: usize = 20;
 pub(crate) struct CheckpointVerification {
     /// The number of checkpoints with an unchanged row in the log.
     pub(crate) same: u64,
-    /// The number of checkpoints of rows before the first row of an export.
+    /// The number of checkpoints for rows that an export does not contain, because these rows are before its first row.
     pub(crate) earlier: u64,
     /// The number of the last signed row that is unchanged in the log.
     pub(crate) last: Option<i64>,

@@ -1,4 +1,4 @@
-//! The reasons why a receipt is not valid. The holder of the receipt may see them, so they contain no secrets.
+//! The reasons why a receipt is not valid. The holder of the receipt may see these reasons, so they contain no secrets.
 
 use thiserror::Error;
 
@@ -14,11 +14,9 @@ pub(crate) enum ReceiptError {
     SignatureNotBase64,
     #[error("its signature has the wrong length")]
     SignatureLength,
-    #[error(
-        "it is not in the form that receipts have: something outside of the payload was changed"
-    )]
+    #[error("it does not have the form of a receipt: something outside of the payload was changed")]
     NotAsWritten,
-    #[error("none of the keys is {0}, the key that it names")]
+    #[error("it names the key {0}, which is not among the given keys")]
     KeyUnknown(String),
     #[error("the signature of {keyid} does not match: the payload or the signature was changed")]
     Signature { keyid: String },

@@ -48,7 +48,7 @@ pub(crate) fn verify_head(bytes: &[u8], keys: &PublicKeys) -> Result<SignedHead,
     let statement: Statement<AuditHead> =
         serde_json::from_slice(&payload).map_err(|error| unknown(error.to_string()))?;
     if statement.kind != STATEMENT_TYPE || statement.predicate_type != AUDIT_HEAD_TYPE {
-        return Err(unknown("it is about something else than an audit log".to_owned()));
+        return Err(unknown("it is not about an audit log".to_owned()));
     }
     let AuditHead { created_on, seq } = statement.predicate;
     require_in_use(keys, &keyid, created_on)?;

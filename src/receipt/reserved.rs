@@ -76,7 +76,7 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)
 }
 
-/// Removes the drafts in a folder that have no living owner.
+/// Removes abandoned drafts from `folder`. A draft is abandoned if its owner has ended.
 pub(super) fn remove_abandoned(folder: &Path) {
     let Ok(folder) = Folder::open(folder) else { return };
     for name in folder.names(NAMES_MAX).unwrap_or_default() {

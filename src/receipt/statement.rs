@@ -48,7 +48,7 @@ impl<P> Statement<P> {
     }
 }
 
-/// A content that a statement is about. Its digest identifies the content.
+/// A piece of content that a statement is about, such as a script. The digest identifies the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Subject {
@@ -118,7 +118,7 @@ pub(crate) struct Predicate<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verification {
     pub(crate) outcome: Conclusion,
-    /// The commitment to the evidence of a verified script.
+    /// The hash that commits to the fields of the Verification Context. `None` if the script is not verified.
     pub(crate) proof_ref: Option<String>,
     /// The digest of the Verification Context.
     pub(crate) document_digest: String,

@@ -196,7 +196,7 @@ async fn a_key_that_was_replaced_verifies_what_it_had_signed() {
     let key = store.generate(true).unwrap();
     assert_eq!(SigningKey::load(&store.signing_key()).unwrap().id(), key.id());
     tokio::time::sleep(Duration::from_millis(5)).await;
-    // The server still signs with the old key.
+    // The writer of the fixture still signs with the old key, although this key was replaced.
     let late = fixture.of_run(Ok(exited())).await;
     let keys = PublicKeys::read(&fixture.folder.path().join("keys")).unwrap();
     assert!(verify(&old, &keys).is_ok());
@@ -292,7 +292,7 @@ async fn a_full_disk_is_noticed_before_the_run_and_leaves_nothing() {
     let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(Outcome::never_started()) }));
     let limits = RunLimits::of_script(Duration::from_secs(30));
     let script = script("print(1)");
-    // The beginning of a receipt creates a draft, which reserves disk space while the script runs.
+    // `begin` creates a draft, which reserves disk space while the script runs.
     let draft = fixture.receipts.begin(&script, limits, &executor).await.unwrap();
     let names = || {
         let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
@@ -306,7 +306,7 @@ async fn a_full_disk_is_noticed_before_the_run_and_leaves_nothing() {
     let error = draft.conclude(&Ok(exited()), None).await.unwrap_err();
     assert!(matches!(error, WriteError::Store(_)), "{error}");
     assert_eq!(names(), [folder.join(day)]);
-    // If no disk space can be reserved, beginning a receipt fails, so the script must not run.
+    // If no disk space can be reserved, `begin` fails. The script must then not run.
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, "").unwrap();
     let error = fixture.receipts.begin(&script, limits, &executor).await.unwrap_err();

@@ -46,8 +46,8 @@ pub(crate) const INPUT: &str = "inputs/";
 /// The maximum number of files of a run of tests that become subjects of its receipt.
 const SUBJECTS_MAX: usize = 1000;
 
-/// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added to it.
-/// The other parts of a receipt take about two kilobytes, plus the length of the texts from the client.
+/// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added to
+/// this number. The other parts of a receipt take about two kilobytes, plus the length of the texts from the client.
 const RESERVED_BYTES: u64 = 16 * 1024;
 
 /// The disk space that is reserved for a Verification Context, in bytes. Its statement takes at most 16 KiB, and its
@@ -86,15 +86,15 @@ pub(crate) enum WriteError {
     /// The disk space for the receipt could not be reserved. The space is reserved before the run, so the script was
     /// not run.
     #[error(
-        "there is no room for its receipt, so nothing is run; ask the admin to look at the \
-         server's log"
+        "no disk space could be reserved for its receipt, so nothing is run; ask the admin to look \
+         at the server's log"
     )]
     NoRoom(#[source] io::Error),
     #[error("its receipt cannot be written")]
     Statement(#[from] serde_json::Error),
     #[error("its receipt cannot be stored")]
     Store(#[source] io::Error),
-    #[error("its receipt was given up")]
+    #[error("the task that writes its receipt stopped unexpectedly")]
     GivenUp,
 }
 
@@ -153,7 +153,7 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct RoomForTests([ReservedFile; 2]);
 
-/// The data of a run of tests that its receipts contain.
+/// The data about a run of tests that is written to the receipts of this run.
 #[derive(Debug)]
 pub(crate) struct TestRun {
     pub(crate) run_id: String,
@@ -164,7 +164,7 @@ pub(crate) struct TestRun {
     pub(crate) error_code: Option<String>,
     pub(crate) policy_sha256: String,
     pub(crate) arguments: Value,
-    /// The files that the run left. Each file has its path and its SHA-256.
+    /// The files that the run left, each as its path and its SHA-256.
     pub(crate) files: Vec<(String, String)>,
     /// The ids of the tests that are known to have failed.
     pub(crate) failed: Vec<String>,
@@ -224,7 +224,8 @@ impl Receipts {
         head::sign(place, &self.key)
     }
 
-    /// Returns the environment in which the tests of a policy run. `None` if the executor cannot run anything.
+    /// Describes the environment in which `executor` runs tests. Returns `None` if the executor cannot run anything, or
+    /// if the environment cannot be described.
     pub(crate) async fn environment_of(
         self: &Arc<Self>,
         executor: &dyn Executor,
@@ -353,7 +354,7 @@ impl Receipts {
         Ok(())
     }
 
-    /// Returns whether the signing key is in `folder`, but not in the folder of environments below `folder`.
+    /// Returns whether the signing key is in `folder`. Ignores the subfolder for environments.
     pub(crate) fn has_key_in(&self, folder: &Path) -> bool {
         let holds = |folder: &Path| {
             UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file))
@@ -588,7 +589,7 @@ impl Draft {
     }
 }
 
-/// Returns the description of a run in receipts.
+/// Describes a run for a receipt.
 pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTime<Utc>) -> Run {
     Run {
         started_on: to_milliseconds(started),
@@ -602,7 +603,7 @@ pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTi
     }
 }
 
-/// Returns the word in receipts for the way in which a run ended.
+/// Returns the word by which a receipt describes how a run ended.
 pub(crate) fn ending(outcome: &Outcome) -> &'static str {
     match outcome.ending {
         Ending::Exited(_) if outcome.stdout.is_truncated || outcome.stderr.is_truncated => "capped",

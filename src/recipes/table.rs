@@ -249,15 +249,15 @@ pub(crate) const RECIPES: &[Recipe] = &[
     },
 ];
 
-/// The meaning of formulas that `SymPy` computes.
+/// The note of recipes with formulas that `SymPy` computes: the meaning of the formulas.
 const FUNCTIONS: &str =
     "Variables are complex numbers, `log` is the natural logarithm, and angles are in radians.";
 
-/// The form of the statements that the recipes with Z3 can parse.
+/// The note of recipes that use Z3: the form of statements that these recipes can parse.
 const FORMULAS: &str = "Statements consist of names, numbers, `+ - * / % **`, comparisons, `not`, `and`, `or`, \
                         `implies`, `iff` and parentheses. If a statement is written in another way, rewrite it in \
                         this form first.";
 
-/// The limitation of guards that compare with a list of known problems.
+/// The note of recipes with a guard that searches for known problems only: the limitation of such a guard.
 const BLOCKLIST: &str =
     "The guard compares with a list of known problems. If it finds none, others may still exist.";

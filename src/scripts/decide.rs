@@ -29,7 +29,7 @@ pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 pub(crate) struct Request {
     /// The arguments of `execute_python_code`.
     pub(crate) arguments: Arguments,
-    /// The expressions of the script's tests, and files that are not in the arguments.
+    /// The expressions that the tests of the script evaluate, and the input files that are not in `arguments`.
     pub(crate) with: Accompanying,
     /// The credentials of the caller. If the script becomes a job, the job belongs to the user that the transport has
     /// authenticated.
@@ -48,7 +48,7 @@ pub(crate) struct PlacedScript {
     pub(crate) verification_id: String,
     pub(crate) owner: JobOwner,
     pub(crate) asked_by: AskedBy,
-    /// The proof of the caller that placed the job.
+    /// The token that authenticated the caller when the job was placed.
     pub(crate) proof: Option<Proof>,
 }
 
@@ -96,7 +96,7 @@ impl Permit {
         &self.script
     }
 
-    /// Returns the proof of the caller. The proof must still be valid when a run starts.
+    /// Returns the token that authenticated the caller. The token must still be valid when a run starts.
     pub(crate) fn proof(&self) -> Option<Proof> {
         self.proof
     }
@@ -109,7 +109,7 @@ impl Permit {
 }
 
 impl Scripts {
-    /// Decides a script and audits the decision.
+    /// Decides whether a script may run, and writes the decision to the audit log.
     pub(crate) async fn decide(&self, request: Request) -> Decided {
         let Request { arguments, with, presented, mut asked_by, cancel } = request;
         let code_bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
@@ -144,9 +144,9 @@ impl Scripts {
         }
     }
 
-    /// Decides the script of a job again, on the server that is about to run the job. If an audit log exists, the log
-    /// must contain the decision that was made when the job was placed, with the same proof. The log must not contain a
-    /// run of the script. Retries while the log is unreachable, until `patience` is cancelled.
+    /// Decides again whether the script of a job may run, on the server that is about to run the job. If an audit log
+    /// exists, the log must contain the decision from the placement of the job, for the same token. The log must not
+    /// contain a run of the script. While the log is unreachable, this function retries, until `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -173,9 +173,9 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
-    /// Asks the gateway whether a variant of an allowed script may run. If the gateway allows the variant, returns the
-    /// variant with the standard input of the script. The variant runs as a part of the script's own run, so the
-    /// decision about the variant is not audited.
+    /// Asks the gateway whether a variant of an allowed script may run. If so, returns the variant, and gives it the
+    /// same standard input as the script. The variant runs as a part of the script's own run, so the decision about the
+    /// variant is not audited.
     pub(super) async fn permitted_variant(
         &self,
         script: &AuthorizedScript,
@@ -230,7 +230,7 @@ impl Scripts {
     }
 
     /// Writes a decision to the audit log, if one exists. First authenticates the credentials, and sets the user and
-    /// the token of `asked_by`. Returns the position of the new row in the log, and the proof that must still be valid
+    /// the token of `asked_by`. Returns the position of the new row in the log, and the token that must still be valid
     /// when the script starts.
     async fn audit(
         &self,
@@ -272,7 +272,7 @@ pub(crate) fn count_decision(record: &DecisionRecord) {
     metrics::counter!("qwed_mcp_decisions_total", "code" => code).increment(1);
 }
 
-/// Returns the script of a grant, and whether it runs as a background job.
+/// Returns the script that a grant allows, and whether the script runs as a background job.
 fn opened(grant: Grant) -> (AuthorizedScript, bool) {
     match grant {
         Grant::Execute(script) => (script, false),

@@ -8,10 +8,10 @@ use crate::receipt::WriteError;
 /// The reason why a script has no outcome. Clients receive its `Display`.
 #[derive(Debug, Error)]
 pub(crate) enum ScriptError {
-    /// The caller's proof is no longer valid, so the script did not run.
+    /// The token that authenticated the caller is no longer valid, so the script did not run.
     #[error("the token that asked for it was revoked or has expired, so nothing is run")]
     NotLetIn,
-    /// The caller's proof could not be checked, so the script did not run.
+    /// The server could not check whether the caller's token is still valid, so the script did not run.
     #[error(
         "the token that asked for it cannot be checked, so nothing is run; ask the admin to look \
          at the server's log"

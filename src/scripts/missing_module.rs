@@ -65,7 +65,8 @@ impl Dependencies {
     }
 }
 
-/// Returns the packages that the folders `installed` do not contain in any version.
+/// Returns the packages that are not installed. `installed` contains the folders of installed packages. Any version of
+/// a package suffices.
 pub(super) fn missing<'r>(
     packages: &'r [Requirement],
     installed: &[PathBuf],
@@ -73,7 +74,7 @@ pub(super) fn missing<'r>(
     packages.iter().filter(|it| !has_distribution(installed, it)).collect()
 }
 
-/// Returns the name of the module that a script did not find. `None` if the script did not end with this error.
+/// Returns the name of the missing module, if the script ended with a `ModuleNotFoundError`.
 pub(super) fn missing_module(outcome: &Outcome) -> Option<String> {
     if outcome.ending != Ending::Exited(1) {
         return None;
@@ -93,9 +94,11 @@ fn is_identifier(text: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Installs {
     Nothing,
-    /// The packages with these names.
+    /// The packages with these names. The server has installed no packages for this script, for example because the
+    /// script has no header.
     Listed(Vec<String>),
-    /// The packages with these names. The packages in this script's header are already installed.
+    /// The packages with these names. The server has already installed the packages in this script's header, so the
+    /// package of the missing module is probably not in the header.
     AsListed(Vec<String>),
     /// The packages that this script lists could not be installed.
     Failed,
@@ -124,14 +127,15 @@ pub(super) fn advice(
     };
     let there = if all.is_empty() { "nothing".to_owned() } else { listed };
     let there = format!(
-        "{module} is not installed for scripts. What can be imported, besides the standard library: \
+        "{module} is not installed for scripts. Besides the standard library, scripts can import: \
          {there}{more}."
     );
     let missing = missing(dependencies, &installation.packages);
     let unread = if *has_unread {
         format!(
-            " A part of the script's header was not read: it may list {DEPENDENCIES_MAX} names, with conditions on the \
-             version, without addresses and without conditions after `;`."
+            " A part of the script's header was not read: it may list {DEPENDENCIES_MAX} package \
+             names, with conditions on the version, but without URLs and without conditions after \
+             `;`."
         )
     } else {
         String::new()
@@ -143,8 +147,8 @@ pub(super) fn advice(
                 .to_owned()
         }
         (_, Installs::AsListed(names)) => format!(
-            "Add the package that brings it to the dependencies in the script's header. This server may install {}, and \
-             the packages of `qwed-mcp env create`.{unread}",
+            "Add the package that contains it to the dependencies in the script's header. This \
+             server may install {}, and the packages of `qwed-mcp env create`.{unread}",
             names.join(", ")
         ),
         (_, Installs::Listed(names)) if missing.is_empty() => listing(names, &unread),
@@ -187,14 +191,14 @@ fn remedy(missing: &[&Requirement], source: &Source) -> String {
     let words: Vec<String> = missing.iter().map(|it| format!("--with {}", it.quoted())).collect();
     let (names, words) = (names.join(", "), words.join(" "));
     match (source, missing.is_empty()) {
-        (Source::Configured, true) => "The admin can install the package that brings it for the \
+        (Source::Configured, true) => "The admin can install the package that contains it for the \
                                        interpreter that QWED_MCP_PYTHON names."
             .to_owned(),
         (Source::Configured, false) => format!(
             "The script's header asks for {names}; the admin can install that for the interpreter that \
              QWED_MCP_PYTHON names."
         ),
-        (_, true) => "The admin can add the package that brings it: `qwed-mcp env create --with \
+        (_, true) => "The admin can add the package that contains it: `qwed-mcp env create --with \
                       PACKAGE`."
             .to_owned(),
         (_, false) => format!(
@@ -210,8 +214,8 @@ fn modules(folders: &[PathBuf]) -> BTreeSet<String> {
     entries.filter_map(module).collect()
 }
 
-/// Returns the name of the module at this path, in a folder of installed packages. `None` if the path is not a module
-/// for scripts.
+/// Returns the name of the module at this path, in a folder of installed packages. `None` if the path is not a module,
+/// or if scripts do not use the module.
 fn module_of(entry: &Path) -> Option<String> {
     let file = entry.file_name()?.to_str()?;
     let name = match file.split_once('.') {
@@ -331,12 +335,12 @@ mod tests {
         };
         let none = Dependencies::default();
         let there =
-            "What can be imported, besides the standard library: sympy, scipy, native, six, zoo.";
+            "Besides the standard library, scripts can import: sympy, scipy, native, six, zoo.";
         assert_eq!(
             advice("polars", &none, &installation(Source::Path), &Installs::Nothing),
             format!(
-                "polars is not installed for scripts. {there} The admin can add the package that brings \
-                 it: `qwed-mcp env create --with PACKAGE`."
+                "polars is not installed for scripts. {there} The admin can add the package that \
+                 contains it: `qwed-mcp env create --with PACKAGE`."
             )
         );
         let asked =

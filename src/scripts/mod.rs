@@ -1,13 +1,14 @@
-//! Carries out scripts: decide, audit the decision, wait for a turn (the right to start a run), run, audit the end,
-//! sign a receipt.
+//! Handles each script from the decision to the receipt: requests the gateway's decision, audits the decision, waits
+//! for a turn (the right to start a run), runs the script, audits the end of the run, and signs a receipt.
 //!
 //! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
-//! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
-//! once for each turn. `once` reuses the results of earlier runs, if the admin wants it. No other code in this program
-//! confirms a decision or passes a script to the executor. `packages` chooses the environment of a script. If the admin
-//! allows the packages that the script lists, `packages` makes an environment with them.
+//! [`Scripts`]. No other code in this program makes a decision final or passes a script to the executor. `decide` turns
+//! a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script once. `once` reuses the
+//! results of earlier runs, if the admin wants it. `packages` chooses the environment of a script. If the admin allows
+//! the packages that the script lists, `packages` makes an environment with them.
 //!
-//! This module never decides whether a script is safe. The gateway does. This module starts no process itself.
+//! This module never decides itself whether a script may run: the gateway decides this. This module starts no process
+//! itself.
 
 mod decide;
 mod error;
@@ -62,7 +63,7 @@ pub(crate) struct Scripts {
     vacuity: bool,
     /// The results of earlier runs, if the admin wants to reuse them.
     once: Option<Once>,
-    /// Selects the verdicts that a result explains to the model in a text.
+    /// The kinds of verdicts that are explained to the model in a text, in addition to the metadata for programs.
     verdict_note: VerdictNote,
     turns: Arc<Turns>,
     /// The tier of the sandbox. It is set after an interpreter was found and tested in the sandbox.
@@ -95,8 +96,8 @@ impl Scripts {
         }
     }
 
-    /// Writes decisions and runs to the audit log of `governance`. Checks proofs with the store of `governance`. Runs
-    /// then take their turns from the same `Turns` as governed tools.
+    /// Writes decisions and runs to the audit log of `governance`. Checks the tokens of callers with the store of
+    /// `governance`. Scripts then wait for their turns in the same queue as the runs of governed tools.
     pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
         let Some(governance) = governance else { return self };
         let turns = Arc::clone(governance.turns());
@@ -127,7 +128,8 @@ impl Scripts {
         Self { turns: Arc::new(turns), ..self }
     }
 
-    /// Sets the store that checks the proofs of callers. Has no effect if the audit log has already set a store.
+    /// Sets the store that checks the tokens of callers. Has no effect if a store is already set, for example by
+    /// [`Self::with_governance`].
     pub(crate) fn set_tokens(&self, store: Store) {
         // An error means that a store is already set. Both stores have the same tokens, so the first store stays.
         let _ = self.tokens.set(store);

@@ -39,7 +39,7 @@ use super::missing_module::{Dependencies, locked_package, missing};
 const ENVIRONMENTS_MAX: usize = 8;
 /// The maximum time to make an environment, including the wait while another process makes environments.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The pause after which packages that could not be installed are tried again.
+/// If packages could not be installed, the server does not try to install them again during this time.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// The interval at which this server checks whether another process still makes environments.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
@@ -147,8 +147,8 @@ enum MakeError {
 }
 
 impl ScriptPackages {
-    /// Returns `None` if the admin allows no packages. With a policy, the server installs no packages, because the
-    /// program that installs packages could come from the workspace. Code of the workspace must not run outside of
+    /// Returns `None` if the admin allows no packages, or if the admin has configured a policy. With a policy, the
+    /// program that installs packages could come from the workspace, and code of the workspace must not run outside of
     /// the sandbox.
     pub(super) fn new(settings: &Settings, executor: &Arc<dyn Executor>) -> Option<Self> {
         // All names parse, because the settings contain only valid names.
@@ -267,7 +267,7 @@ impl ScriptPackages {
         made
     }
 
-    /// Makes an environment on a separate thread, after the environments that were begun before.
+    /// Makes an environment on a separate thread. Environments that were requested earlier are made first.
     fn make(&self, wanted: &[Requirement], installation: &Installation, made: Made) {
         let work = Work {
             wanted: wanted.to_vec(),

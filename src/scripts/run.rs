@@ -1,8 +1,8 @@
 //! Runs a script: audit the start, run, record usage, audit the end, sign a receipt.
 //!
-//! A run starts only if the proof of its caller is still valid, and if its start was audited. If a token was revoked
-//! or has expired since the decision, the script does not run. If the end of a run cannot be audited, the caller does
-//! not receive the outcome.
+//! A run starts only if the token that authenticated its caller is still valid, and if its start was audited. If the
+//! token was revoked or has expired since the decision, the script does not run. If the end of a run cannot be audited,
+//! the caller does not receive the outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -146,7 +146,8 @@ impl Scripts {
         executor.run(script, limits, cancel, echo).await
     }
 
-    /// Returns the interpreter and the sandbox of a script, with the packages that the script lists.
+    /// Returns the interpreter and the sandbox with which a script runs. If the script needs an environment with the
+    /// packages that it lists, first makes this environment.
     pub(crate) async fn surroundings(&self, permit: &Permit) -> Option<Arc<Surroundings>> {
         let chosen = self.packages_for(permit, &CancellationToken::new()).await?;
         chosen.executor(&self.executor).surroundings().await
@@ -165,9 +166,9 @@ impl Scripts {
         }
     }
 
-    /// Fails if the proof of a caller is no longer valid. Only this function checks the proof when the run of a
-    /// script starts. Succeeds if `proof` is `None`. With `patience`, retries while the store is unreachable, until
-    /// `patience` is cancelled.
+    /// Fails if the token that authenticated a caller is no longer valid. This function is called before each run,
+    /// because a token may be revoked after the decision. Succeeds if `proof` is `None`. With `patience`, retries while
+    /// the store is unreachable, until `patience` is cancelled.
     pub(crate) async fn require(
         &self,
         proof: Option<Proof>,
@@ -208,9 +209,9 @@ impl Scripts {
         error
     }
 
-    /// Requires that the audit log contains the decision that permits a job's script, with this proof. The log must not
-    /// contain an earlier run of the script. Succeeds if no audit log exists. Retries while the log is unreachable,
-    /// until `patience` is cancelled.
+    /// Requires that the audit log contains the decision that permits a job's script, for the token `proof`. The log
+    /// must not contain an earlier run of the script. Succeeds if no audit log exists. Retries while the log is
+    /// unreachable, until `patience` is cancelled.
     ///
     /// # Errors
     ///

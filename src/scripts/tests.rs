@@ -66,7 +66,7 @@ fn settings() -> Settings {
     Settings::from_lookup(gate).0
 }
 
-/// Returns scripts without an audit log. Each run succeeds at once.
+/// Returns [`Scripts`] without an audit log, and with a fake executor. Each run succeeds at once.
 fn scripts() -> Scripts {
     let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(finished()) }));
     Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor))
@@ -107,9 +107,9 @@ fn finished() -> Outcome {
     Outcome { ending: Ending::Exited(0), tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// Runs these scripts concurrently, and returns for each script whether it is starved. `waits` and `computes` reach
-/// their timeout after the other scripts have ended. `pipes` takes too many pipes. `both` takes too many pipes and
-/// reaches its timeout.
+/// Runs these scripts concurrently, and returns for each run whether it was starved: whether other runs may have caused
+/// its timeout. `waits` and `computes` reach their timeout after the other scripts have ended. `pipes` takes too many
+/// pipes. `both` takes too many pipes and reaches its timeout.
 async fn starved(sources: &[&str]) -> Vec<bool> {
     let executor = FakeExecutor::new(|script, _, _| {
         Box::pin(async move {
@@ -140,7 +140,7 @@ async fn starved(sources: &[&str]) -> Vec<bool> {
 async fn a_run_without_pipes_of_the_usual_size_is_starved() {
     assert_eq!(starved(&["waits"]).await, [false]);
     assert_eq!(starved(&["waits", "waits", "pipes"]).await, [true, true, false]);
-    // `computes` computes until its timeout and so does not wait for a pipe. It is not starved.
+    // `computes` computes until its timeout, so it was not delayed by a small pipe, and is not starved.
     assert_eq!(starved(&["computes", "pipes"]).await, [false, false]);
     // A script that takes too many pipes itself is not starved.
     assert_eq!(starved(&["both"]).await, [false]);

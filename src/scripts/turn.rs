@@ -62,8 +62,8 @@ struct Place<'a> {
 
 impl Scripts {
     /// Waits for the packages that the script lists, if the server installs them. Then waits until the permit's user
-    /// has a turn. Each lane has its own turns. See [`Turns::take`](crate::executor::Turns::take). The turn is only for
-    /// the run of this request.
+    /// may start a run. `lane` is the kind of run, and each kind has its own limit on concurrent runs. See
+    /// [`Turns::take`](crate::executor::Turns::take). The turn is only for the run of this request.
     #[instrument(target = SPANS, name = "queue.wait", skip_all)]
     pub(crate) async fn turn(
         &self,
@@ -78,7 +78,8 @@ impl Scripts {
         self.turn_with(chosen, permit, request, lane, waits, cancel).await
     }
 
-    /// Waits until the permit's user has a turn in this lane. `chosen` is the executor with the script's packages.
+    /// Waits until the permit's user may start a run of the kind `lane`. `chosen` is the executor with the script's
+    /// packages.
     pub(crate) async fn turn_with(
         &self,
         chosen: Chosen,
@@ -115,8 +116,8 @@ impl Scripts {
         once.lookup(script_of(permit, request), asked, &**executor).await
     }
 
-    /// Finds the result of an earlier run, or waits for a turn. While another call runs the same script, waits for
-    /// the result of that run without a turn.
+    /// Finds the result of an earlier run, or waits for a turn. If another call is running the same script, first waits
+    /// for the result of that run. This wait needs no turn.
     async fn shared_turn(
         &self,
         once: &Once,

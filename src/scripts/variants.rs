@@ -17,19 +17,19 @@ use crate::verification::{Variants, has_failed};
 
 use super::Scripts;
 
-/// The changes of numbers, in the order in which variants run.
+/// The ways in which variants change the numbers of the script, in the order in which the variants run.
 const OF_NUMBERS: [Change; 3] = [Change::Larger, Change::Smaller, Change::Slightly];
 
 /// The time that a variant may take in addition to twice the time of the script.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
 
-/// A run of a script that may have variants.
+/// A finished run of a script, with everything that is necessary to run variants of the script.
 pub(super) struct Judged<'r> {
     pub(super) script: &'r AuthorizedScript,
     pub(super) limits: RunLimits,
     pub(super) outcome: &'r Outcome,
     pub(super) verdict: &'r Verdict,
-    /// The proof of the caller, which must still be valid when a variant starts.
+    /// The token that authenticated the caller. The token must still be valid when a variant starts.
     pub(super) proof: Option<Proof>,
     pub(super) cancel: &'r CancellationToken,
     pub(super) executor: &'r Arc<dyn Executor>,
@@ -95,8 +95,9 @@ impl Scripts {
     }
 }
 
-/// Returns whether a check that held is about all elements of a generated collection. Such a check can test its claim,
-/// although the check holds in all variants. Also returns `true` if the verdict omits checks.
+/// Returns whether a check that held, and that can fail, is about all elements of a generated collection. Such a check
+/// can test its claim, although the check holds in all variants. Also returns `true` if the verdict omits checks,
+/// because one of them may be such a check.
 fn has_general_check(names: &ScriptNames, verdict: &Verdict) -> bool {
     let pairs = names.checks.iter().zip(&verdict.checks);
     let mut held = pairs.filter(|(_, report)| report.state == CheckState::Held);

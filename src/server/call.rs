@@ -1,5 +1,6 @@
-//! Handles a `tools/call` from its arguments to its reply: decide, run, answer. The functions are in this order. This
-//! module never decides and never runs a script. The gateway decides, and `scripts` runs.
+//! Handles a `tools/call` from its arguments to its reply. This module requests a decision, requests the run, and
+//! builds the reply, and its functions are in this order. The gateway makes the decision, and `scripts` runs the
+//! script.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -199,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Decides the script of a call. If the script is allowed, runs it or places it as a job.
+    /// Decides whether the script of a call may run. If the script is allowed, runs it or places it as a job.
     async fn call_script(&self, arguments: Arguments, caller: CallContext) -> Reply {
         let request = Request {
             arguments,
@@ -457,8 +458,9 @@ mod tests {
     async fn a_user_with_one_script_comes_right_after_one_of_a_user_with_sixty_on_every_route() {
         use std::sync::Mutex;
 
-        // The third number is the number of ann's scripts that start before bob's script. In the last row, 30 jobs
-        // fit into the share of one user, and five jobs run at once.
+        // Each row contains a route, the number of scripts that ann sends, and the number of these scripts that start
+        // before bob's script. ann sends only 30 jobs, because 60 jobs would exceed one user's share. Five jobs run at
+        // once.
         for (route, count, before) in
             [(Route::Calls, 60, 1), (Route::Pipelines, 60, 1), (Route::Jobs, 30, 5)]
         {

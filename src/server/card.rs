@@ -1,7 +1,7 @@
 //! The HTML page that hosts show next to a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
 //!
-//! The page is one file without dependencies. It shows the data that it receives as text. It never uses the network and
-//! never calls a tool, because only the model may call tools.
+//! The page is one file without dependencies. It shows the texts in the data as plain text, never as HTML. It never
+//! uses the network and never calls a tool, because only the model may call tools.
 
 use rmcp::model::{
     ExtensionCapabilities, Icon, JsonObject, MetaObject, Resource, ResourceContents,
@@ -14,7 +14,7 @@ const MIME_TYPE: &str = "text/html;profile=mcp-app";
 const TITLE: &str = "Verification";
 const PAGE: &str = include_str!("card.html");
 
-/// Returns the server's declaration of the extension. The declaration has no settings.
+/// Returns the capability with which the server declares the extension MCP Apps. This capability has no settings.
 pub(super) fn extension() -> ExtensionCapabilities {
     ExtensionCapabilities::from([(EXTENSION_ID.to_owned(), JsonObject::new())])
 }
@@ -26,7 +26,7 @@ pub(super) fn tool_meta() -> MetaObject {
     meta([("ui", ui), ("ui/resourceUri", json!(URI))])
 }
 
-/// Returns the entry of the page in the list of resources.
+/// Returns the entry with which `resources/list` lists the page.
 pub(super) fn resource(icons: Vec<Icon>) -> Resource {
     Resource::new(URI, "verification")
         .with_title(TITLE)

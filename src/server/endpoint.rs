@@ -60,7 +60,7 @@ pub(crate) struct Post {
     /// The value of the header `Mcp-Session-Id`.
     pub(crate) session: Header,
     pub(crate) presented: Presented,
-    /// The parts of limited resources that the request uses until it ends.
+    /// The slots and the memory that the server has reserved for the request.
     pub(crate) held: Vec<Held>,
 }
 

@@ -1,5 +1,5 @@
-//! Converts the replies and refusals of governed tools for rmcp. This module never decides about calls. `governance`
-//! does.
+//! Converts the replies and refusals of governed tools into rmcp's types. This module never decides whether a call is
+//! allowed. `governance` decides this.
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, MetaObject, ResourceContents};
@@ -10,7 +10,7 @@ use crate::governance::{Block, GovernedReply, Refusal};
 
 use super::reply::{RECEIPT_KEY, VERIFICATION_KEY};
 
-/// The `_meta` key of the id of the run that a result describes.
+/// The `_meta` key of the data about the run that a result describes, such as the run's id.
 const RUN_KEY: &str = "qwed.ai/run";
 
 pub(super) fn result(reply: GovernedReply) -> CallToolResult {

@@ -4,7 +4,7 @@ use rmcp::RoleServer;
 use rmcp::model::{Icon, Implementation, ProtocolVersion};
 use rmcp::service::RequestContext;
 
-/// The name of the server that clients show.
+/// The server's name. Clients show this name.
 const NAME: &str = "qwed-mcp";
 const TITLE: &str = "QWED verification";
 const WEBSITE: &str = env!("CARGO_PKG_HOMEPAGE");

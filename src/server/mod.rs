@@ -1,4 +1,4 @@
-//! The MCP server for clients. It never runs scripts itself. `scripts` does.
+//! The MCP server for clients. This module never runs scripts itself. The module `scripts` does.
 //!
 //! - `handler` answers rmcp's requests.
 //! - `call` carries out a `tools/call`. `governance` carries out calls of governed tools.
@@ -6,7 +6,7 @@
 //! - `tasks` presents background jobs as tasks of MCP.
 //! - `prompts` offers the recipes as prompts of MCP.
 //! - `card` contains the page that hosts show next to a call.
-//! - `serve` serves a stdio connection from its first line until the last process is dead.
+//! - `serve` serves a client over stdio, until the processes that the server has started have ended.
 //! - `endpoint` answers the bodies of HTTP requests. `sessions` keeps the handshake era's state between requests.
 
 mod call;

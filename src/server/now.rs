@@ -4,7 +4,7 @@ use crate::executor::ForkServers;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
-    /// The number of background jobs in each state. `None` if it is unknown.
+    /// The number of background jobs in each state. `None` if these numbers are unknown.
     pub(crate) jobs: Option<[(&'static str, usize); 3]>,
     /// The number of synchronous runs that could start now, in addition to the runs in progress.
     pub(crate) turns_free: usize,

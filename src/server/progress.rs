@@ -1,5 +1,5 @@
-//! Sends progress notifications during a long call (MCP, `basic/utilities/progress`). Also cancels a call that has no
-//! turn at its deadline. This module never delays the call itself.
+//! Sends progress notifications during a long call (MCP, `basic/utilities/progress`). If the run of a call has not
+//! started at the call's deadline, also cancels the call. This module never delays the call itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

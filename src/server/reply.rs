@@ -38,7 +38,7 @@ pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 const CACHED_KEY: &str = "qwed.ai/cached";
 /// The `_meta` key of the verdict on a script.
 pub(super) const VERIFICATION_KEY: &str = "qwed.ai/verification";
-/// The `_meta` key of the value that a script has assigned to `result`, for programs.
+/// The `_meta` key of the value that a script has assigned to `result`. Programs read the value from `_meta`.
 const RESULT_KEY: &str = "qwed.ai/result";
 /// The `_meta` key of the reason why the value of `result` is missing.
 const RESULT_OMITTED_KEY: &str = "qwed.ai/result_omitted";
@@ -53,12 +53,12 @@ const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less m
                             admin to raise QWED_MCP_MEMORY_MB.";
 /// The text for a job that is unknown. It mentions the server process, because some frameworks start a server for each
 /// call.
-const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one hour \
-                         after their last change. A client that starts a new server for each call \
-                         has to run scripts with background=false.";
+const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one \
+                         hour after their last change. A client that starts a new server for each \
+                         call must run scripts with background=false.";
 /// The text for an unknown job, if replicas share their jobs.
 const SHARED_JOBS_LIVE: &str =
-    "A job is its user's alone, and is kept for one hour after its last change.";
+    "Only the user who started a job can read it, until one hour after its last change.";
 const PICTURE_TYPE: &str = "image/png";
 const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
 
@@ -277,9 +277,9 @@ impl Reply {
         reply
     }
 
-    /// Adds the reason why the run had a lower sandbox tier than possible to `_meta`. Also explains the reason to the
-    /// model in a text, unless machines of this kind are known to lack the higher tier, or `was_told` is already
-    /// `true`.
+    /// Adds to `_meta` the reason why the run had a lower sandbox tier than possible. Also explains the reason to the
+    /// model in a text, unless `was_told` is already `true`, or the cause is a feature that some kernels and containers
+    /// are known to lack.
     pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
         let Some(Value::Object(execution)) = &mut self.execution else { return self };
         // The tier is `null` for a run that never started.
@@ -423,8 +423,8 @@ fn printed(outcome: &Outcome, chars_max: CharsMax) -> Vec<String> {
         .collect()
 }
 
-/// Returns the output of a run that timed out. The reply contains this output as a separate block after the documented
-/// text.
+/// Returns the output of a run that timed out. The reply contains this output in a separate block. The block before it
+/// must contain only the text that the documentation promises for a timeout.
 fn printed_before_timeout(outcome: &Outcome, chars_max: CharsMax) -> Option<String> {
     let printed = printed(outcome, chars_max);
     let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
@@ -510,13 +510,13 @@ fn left_out(outcome: &Outcome) -> Option<String> {
             let kibibytes = bytes.div_ceil(1024);
             if usize::try_from(kibibytes).is_ok_and(|it| it <= PICTURE_KIB_MAX) {
                 format!(
-                    "{label} was left out: it has {kibibytes} KiB, and the pictures of a run \
-                     {PICTURES_KIB_MAX} together at most."
+                    "{label} was left out: it has {kibibytes} KiB, and all pictures of a run may \
+                     have {PICTURES_KIB_MAX} KiB together."
                 )
             } else {
                 format!(
-                    "{label} was left out: it has {kibibytes} KiB, and a picture {PICTURE_KIB_MAX} \
-                     at most."
+                    "{label} was left out: it has {kibibytes} KiB, and a picture may have \
+                     {PICTURE_KIB_MAX} KiB."
                 )
             }
         }

@@ -1,5 +1,5 @@
-//! Serves a connection over stdio, from its first line until the last process is dead. This module never reads
-//! messages itself. The transport does.
+//! Serves a connection over stdio, from the client's first message until the processes that the server has started have
+//! ended. This module never reads messages itself. The transport does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     tokio::select! {
         () = connection.wait() => {}
         () = input_ended(&events) => {
-            tracing::info!("the client has left calls behind");
+            tracing::info!("the client closed the connection before all calls were answered");
             events.abandoned.cancel();
         }
         name = signals.next() => tracing::info!(signal = name, "ending"),

@@ -1,4 +1,5 @@
-//! The skill of this server over MCP: `skills/list` and `skills/get`, and its files as resources (SEP-2640).
+//! Offers the skill of this server over MCP: in `skills/list` and `skills/get`, and each file of the skill as a
+//! resource (SEP-2640).
 
 use rmcp::model::{
     Resource, ResourceContents, SKILL_MD, Skill, SkillFrontmatter, SkillResource, SkillResources,
@@ -15,7 +16,7 @@ pub(super) fn skill() -> Skill {
     Skill::new(uri(SKILL_MD), frontmatter(SKILL.text), files)
 }
 
-/// Returns the entry of the skill in the list of resources, for clients that do not know skills.
+/// Returns the entry with which `resources/list` lists the skill, for clients that do not know skills.
 pub(super) fn resource() -> Resource {
     Resource::new(uri(SKILL_MD), SKILL.name)
         .with_title("How to verify a claim")
@@ -60,7 +61,8 @@ mod tests {
         skill.validate().unwrap();
         assert_eq!(skill.frontmatter.name, SKILL.name);
         assert!(SKILL.text.contains(SKILL.mark));
-        // YAML gives some other characters a meaning (YAML 1.2.2, 7.3.3).
+        // In YAML, a value without quotes must not begin with some characters, and must not contain `: ` or ` #` (YAML
+        // 1.2.2, 7.3.3).
         let head = SKILL.text.split("\n---\n").next().unwrap().strip_prefix("---\n").unwrap();
         for line in head.lines() {
             let (key, value) = line.split_once(": ").unwrap();

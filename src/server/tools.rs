@@ -110,7 +110,8 @@ fn status_description(settings: &Settings) -> String {
 
 const RUN_ID: &str = "The run_id that run_pytest returned.";
 
-/// The `_meta` key for a number of characters. Claude Code does not cut results of the tool up to this length.
+/// A key in the `_meta` of a tool. The value is the number of characters up to which Claude Code does not cut off
+/// results of the tool.
 const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
 /// The highest value of this key that Claude Code accepts.
 const RESULT_CHARS_MAX: usize = 500_000;
@@ -183,7 +184,7 @@ pub(super) fn governed_tools() -> &'static [Tool] {
 fn run_pytest() -> Tool {
     let test_path = "A file, folder or node id, relative to the workspace, such as \
                      tests/test_a.py::test_b.";
-    let node_ids = "Node ids to run in place of the whole test_path.";
+    let node_ids = "Node ids to run instead of the whole test_path.";
     let keyword = "Only tests whose names match this expression (pytest -k).";
     let markers = "Only tests whose markers match this expression (pytest -m).";
     tool(
@@ -199,7 +200,7 @@ fn run_pytest() -> Tool {
             "keyword": property("string", keyword),
             "markers": property("string", markers),
             "exit_first": property("boolean", "Stop at the first failure (pytest -x)."),
-            "max_fail": property("integer", "Stop after so many failures (pytest --maxfail)."),
+            "max_fail": property("integer", "Stop after this number of failures (pytest --maxfail)."),
         }),
         ToolAnnotations::with_title("Run the tests of the workspace")
             .read_only(false)
@@ -223,12 +224,12 @@ fn get_evidence() -> Tool {
 fn list_artifacts() -> Tool {
     tool(
         GovernedTool::Read(ReadTool::ListArtifacts).name(),
-        "Lists what a run left behind, or without a run_id the runs, newest first.",
+        "Lists the files of a run. Without a run_id, lists the runs, newest first.",
         &[],
         json!({
             "run_id": property("string", RUN_ID),
-            "offset": property("integer", "Where to go on: next_offset of the last page."),
-            "limit": property("integer", "At most so many, up to 200."),
+            "offset": property("integer", "Where to continue: next_offset of the previous page."),
+            "limit": property("integer", "The maximum number of entries, up to 200."),
         }),
         reading("Artifacts of runs"),
     )
@@ -242,9 +243,9 @@ fn get_artifact_content() -> Tool {
         &["run_id", "path"],
         json!({
             "run_id": property("string", RUN_ID),
-            "path": property("string", "The path as list_artifacts has it."),
+            "path": property("string", "The path that list_artifacts returned."),
             "offset": property("integer", "The first byte."),
-            "limit": property("integer", "At most so many bytes, up to 1 MiB."),
+            "limit": property("integer", "The maximum number of bytes, up to 1 MiB."),
         }),
         reading("Content of an artifact"),
     )

@@ -1,5 +1,5 @@
-//! The two eras of the protocol. Finds the era of a request, and checks that the request's headers match its body. This
-//! module never changes a request.
+//! The two eras of MCP: the protocol versions with a handshake, and the later, stateless versions. Finds the era of a
+//! request, and checks that the request's headers match its body. This module never changes a request.
 //!
 //! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), so that programs between client
 //! and server need not parse the body. A request is refused if a header and the body differ, because such a program

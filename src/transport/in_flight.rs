@@ -55,8 +55,8 @@ pub(super) enum Subject {
     Nothing,
 }
 
-/// The slot of a request in flight, in the extensions of the request. Dropping the last clone marks the handler of the
-/// request as ended.
+/// The slot of a request in flight. The slot is stored in the extensions of the request. Dropping the last clone marks
+/// the handler of the request as ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     guard: Arc<Guard>,

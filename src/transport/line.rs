@@ -3,10 +3,11 @@
 use memchr::memchr;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// The maximum length of a line, in bytes. A script has at most 1 MiB, and a few MiB after JSON has escaped it.
+/// The maximum length of a line, in bytes. A line contains at most one script. A script is at most 1 MiB long, and JSON
+/// escapes can make it a few MiB long.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The maximum capacity in bytes with which the buffer of a line is reused for the next line.
+/// The maximum capacity in bytes of a line buffer that is reused for the next line. A larger buffer is freed.
 const LINE_BYTES_KEPT: usize = 64 * 1024;
 
 const READ_BUFFER_BYTES: usize = 64 * 1024;

@@ -184,7 +184,7 @@ fn require_era(
     if is_known && !is_there {
         return Err(ProtocolError::method_not_found(id.clone(), request.method()));
     }
-    // Let a custom request pass. Its parameters are invalid, so the handler replies with an error.
+    // Let a `CustomRequest` pass. rmcp creates it if the parameters are invalid, and the handler replies with an error.
     let is_free = is_custom
         || matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_));
     if is_free || is_initialized {

@@ -1,4 +1,4 @@
-//! Tests of the transport. A text with lines takes the part of the client, and the test takes the part of the server.
+//! Tests of the transport. The input is a text with the lines of a client. The test itself sends the server's replies.
 
 use futures_util::FutureExt as _;
 use rmcp::model::ServerResult;

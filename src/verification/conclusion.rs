@@ -4,12 +4,13 @@ use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, FailsBy, Vacuity};
 use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 
-/// The result of the variants of a script with other numbers.
+/// The result of running variants of a script. A variant is the script with other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
     /// No variants were requested, or the run was cancelled before they had ended.
     NotRun,
-    /// A check failed in a variant, no variant had a result, or the script needs no variants.
+    /// The variants do not show that the checks hold for any numbers: a check failed in a variant, no variant had a
+    /// result, or no variants were run because the script does not need them.
     NotAllHeld,
     /// All checks held in all variants with a result.
     AllHeld,
@@ -113,8 +114,8 @@ fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bo
     failed > required
 }
 
-/// Returns whether a check failed in a run. `None` if the run shows nothing about its checks: no check was executed,
-/// the run was cut short, or it ended for another reason.
+/// Returns whether a check failed in a run. `None` if the run shows nothing about the script's checks: no check was
+/// executed, or the run was cut short or failed for another reason than a check.
 pub(crate) fn has_failed(checks: &[Check], outcome: &Outcome) -> Option<bool> {
     let counts = outcome.check_counts.as_ref();
     match conclude(checks, counts, outcome, false, Variants::NotRun) {
@@ -126,8 +127,9 @@ pub(crate) fn has_failed(checks: &[Check], outcome: &Outcome) -> Option<bool> {
     }
 }
 
-/// Concludes for a run that succeeded. `held` has one item for each check that held: the reason why the check proves
-/// nothing, or `None` if it proves something.
+/// Returns the conclusion about a run that succeeded. `held` has one item for each check that held: the reason why the
+/// check proves nothing, or `None` if the check proves something. `differs` is true if the result can differ between
+/// runs.
 fn of_success(held: impl Iterator<Item = Option<Vacuity>>, differs: bool) -> Conclusion {
     let held: Vec<Option<Vacuity>> = held.collect();
     if held.is_empty() {
@@ -146,7 +148,8 @@ fn vacuity(check: &Check, tally: Tally) -> Option<Vacuity> {
     check.vacuous.or((tally.held > 0 && tally.is_empty).then_some(Vacuity::Empty))
 }
 
-/// Creates the report of a check. `compared` has the compared expressions and their values.
+/// Creates the report of a check. `compared` contains the expressions that a failed check has compared, with their
+/// values.
 fn report(
     check: &Check,
     tally: Tally,

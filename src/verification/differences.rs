@@ -12,7 +12,7 @@ use crate::executor::{Determinism, Observed};
 use crate::gateway::ScriptNames;
 use crate::safety::{UNSEEN, is_in_standard_library};
 
-/// A reason for a difference between runs, with its name in receipts.
+/// A reason why two runs of a script may differ. Receipts contain the reason's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Word {
     Time,
@@ -40,8 +40,8 @@ impl Word {
     }
 }
 
-/// The measure by which a deterministic run makes functions return the same values in each run. A row of a table names
-/// functions and their measure.
+/// The measure by which a deterministic run makes certain functions return the same values in each run. The functions
+/// are the ones in the same table row as the measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pinned {
     Never,
@@ -68,7 +68,8 @@ impl Pinned {
     }
 }
 
-/// The condition under which a row applies to a script. The items in a list are separated by spaces.
+/// The condition under which a row of the table applies to a script. If a string contains several items, they are
+/// separated by spaces.
 #[derive(Debug, Clone, Copy)]
 enum Uses {
     /// The script uses one of these modules or objects, or a member of them. The items are qualified names.
@@ -92,8 +93,8 @@ enum Uses {
 use Pinned::{ByAddresses, ByClock, BySeeds, ByTree, Never};
 use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 
-/// The table. Each row has the condition under which it applies, the reason for a difference, the measure that
-/// prevents the difference, and an explanation.
+/// The table of the functions that make runs differ. Each row has the condition under which the row applies to a
+/// script, the reason for a difference, the measure that prevents the difference, and an explanation.
 #[rustfmt::skip]
 const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, ByClock,
@@ -221,7 +222,7 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
      "what they load or run is not in the script"),
 ];
 
-/// The libraries for which the table contains every known reason.
+/// The libraries for which the table contains every known reason for a difference.
 const LIBRARIES: [&str; 17] = [
     "dateutil",
     "gmpy2",
@@ -279,7 +280,7 @@ pub(crate) struct Names<'a> {
 pub(crate) struct Differences(Vec<(Word, Pinned)>);
 
 impl Differences {
-    /// Finds the reasons. `names` is `None` if the script was not analysed.
+    /// Finds the reasons why two runs of a script may differ. `names` is `None` if the script was not analysed.
     pub(crate) fn of(names: Option<Names<'_>>, source: &str) -> Self {
         let Some(names) = names else { return Self(vec![(Word::Unknown, Never)]) };
         let source = source.to_lowercase();
@@ -295,7 +296,8 @@ impl Differences {
         Self(found)
     }
 
-    /// Returns the reasons that remain in a run with these measures. Does not use observations of the run.
+    /// Returns the reasons that the measures in `determinism` do not remove. Assumes that all these measures will work
+    /// in the run.
     pub(crate) fn before_run(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
         let remaining = self.0.iter().filter(|(_, pinned)| !pinned.applies(determinism));
         remaining.map(|(word, _)| *word).collect()
@@ -339,7 +341,7 @@ fn has_address(output: &[u8]) -> bool {
     output.windows(ADDRESS.len()).any(|window| window == ADDRESS)
 }
 
-/// Returns the names of the reasons in receipts.
+/// Returns the names that receipts use for the given reasons.
 pub(crate) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
     words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
 }

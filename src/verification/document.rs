@@ -25,7 +25,7 @@ const SPEC_VERSION: &str = "1.0";
 /// The maximum number of checks that a document and a result list.
 const CHECKS_MAX: usize = 64;
 
-/// The maximum size of the formal statement's checks, in bytes.
+/// The maximum total size of the checks in a formal statement, in bytes.
 const STATEMENT_BYTES_MAX: usize = 16 * 1024;
 
 /// The formal statement of a call without a script.
@@ -276,9 +276,9 @@ fn statement(reports: &[CheckReport]) -> Statement {
 }
 
 impl Statement {
-    /// Returns the text of the statement: the executed checks. `subject` returns a text that identifies the script or
-    /// the tests. If checks were omitted, the statement ends with this text. If no checks were executed, the statement
-    /// consists only of this text.
+    /// Returns the text of the statement: the executed checks. `subject` returns the identity of the script or of the
+    /// tests as text. If checks were omitted, the statement ends with this identity. If no checks were executed, the
+    /// statement consists only of the identity.
     fn text(self, subject: impl Fn() -> String) -> String {
         let Self { mut lines, omitted } = self;
         if omitted > 0 {

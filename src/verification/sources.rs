@@ -15,8 +15,9 @@ struct Source {
     why: &'static str,
 }
 
-/// All sources. An import alone does not count. `time.perf_counter` and `time.monotonic` do not count either, because
-/// scripts use them to measure durations.
+/// All functions that make the result of a script differ between runs if the script calls them. An import alone makes
+/// no difference. `time.perf_counter` and `time.monotonic` are not in the table, because scripts use them to measure
+/// durations.
 #[rustfmt::skip]
 const SOURCES: [Source; 7] = [
     Source {

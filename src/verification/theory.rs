@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 
 use crate::executor::Package;
 
-/// A package that defines the meaning of the statements in scripts that import it.
+/// A theory: a package on which the checks of a script rely if the script imports the package. The document of a run
+/// names the package in a label such as `SMT (z3 4.13.0)`.
 struct Theory {
     /// The module that scripts import. A name that ends with `_` stands for all modules with this prefix.
     module: &'static str,
     /// The name of the distribution. Empty for modules that end with `_`.
     distribution: &'static str,
-    /// The label, without the version.
+    /// The first part of the label: the kind of theory.
     label: &'static str,
-    /// The name of the package in the label.
+    /// The second part of the label: the name of the package. The version of the package follows.
     name: &'static str,
 }
 
-/// The theories. Each row has the module, its distribution, the label and the name in the label.
+/// The packages that a document can name as theories.
 #[rustfmt::skip]
 const THEORIES: [Theory; 9] = [
     Theory { module: "z3", distribution: "z3-solver", label: "SMT", name: "z3" },

@@ -315,7 +315,7 @@ def job_unknown(job_id: str) -> list[str]:
     return [
         f"Error: Job ID '{job_id}' not found or expired.",
         "Jobs live as long as the server process that placed them, and for one hour after their last change."
-        " A client that starts a new server for each call has to run scripts with background=false.",
+        " A client that starts a new server for each call must run scripts with background=false.",
     ]
 
 

@@ -63,7 +63,7 @@ def generated(number: int, rng: random.Random) -> tuple[dict | str, str, bool | 
     return line | {"stdin": f"{a} {b}\n", "expect": {"stdout": f"{a * b} {number}\n"}}, "ok", True
 
 
-STARVED = "other processes kept it from the processors"
+STARVED = "other processes used the processors"
 HOSTILE = [
     ("while True: pass", {"timeout": 1}, {"timeout"}),
     ("x = []\nwhile True: x.append(bytearray(1 << 20))", {"memory_mb": 128}, {"memory", "failed"}),

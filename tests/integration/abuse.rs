@@ -97,16 +97,18 @@ fn the_suite_is_complete() {
     for kind in ["reads", "writes", "network", "processes", "privilege", "kernel", "resources"] {
         assert!(count(kind) >= 15, "{kind}: {}", count(kind));
     }
-    // An attack that cannot have a control states the reason. Only a few attacks may lack a control.
+    // If an attack cannot have a positive control, the attack's file gives the reason. Only a few attacks may lack a
+    // control.
     let without: Vec<_> =
         cases.iter().filter(|case| case.head["control"].starts_with("none")).collect();
     assert!(without.len() <= 12, "{}", without.len());
     assert!(without.iter().all(|case| case.head["control"].len() > 20));
-    // Some attacks exist on one architecture only, and other architectures skip these attacks. So only a few such
-    // attacks are allowed.
+    // Attacks that exist on one architecture only are skipped on other architectures. Only a few such attacks are
+    // allowed.
     let of_one: Vec<_> = cases.iter().filter_map(|case| case.head.get("only")).collect();
     assert!(of_one.len() <= 6 && of_one.iter().all(|name| *name == "x86_64"), "{of_one:?}");
-    // If an attack states a gap, the security model must mention this gap.
+    // Some attacks succeed because of a known gap in the protection. The security model must mention each of these
+    // gaps.
     let model = fs::read_to_string(root().join("docs/SECURITY_MODEL.md")).unwrap();
     let expectations = cases.iter().flat_map(|case| case.head.values());
     let gaps: Vec<_> = expectations.filter_map(|value| value.split("gap: ").nth(1)).collect();
@@ -174,7 +176,8 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
 
 fn run_all(containment: Containment, user: Option<u32>) {
     let mut outside = Outside::new(user);
-    // The long timeout is for a busy machine. The short timeout is for attacks that run until their timeout.
+    // Most attacks get a long timeout, because the machine may be busy. Attacks that run until their timeout get a
+    // short timeout.
     let mut patient = server(containment, user, "100000");
     let mut hasty = server(containment, user, "4000");
     let at_rest = if containment == Containment::Warm { FORK_SERVER_PROCESSES } else { 0 };
@@ -213,7 +216,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
     // The servers still run scripts after all attacks.
     for mut server in [patient, hasty] {
         assert!(!server.execute("print(1)").is_error);
-        // Some attacks create tens of thousands of folders, so the removal takes long.
+        // Some attacks create tens of thousands of folders, so the removal of the scratch folders takes long.
         let is_empty = || server.scratch.entries().is_empty();
         let emptied = eventually(Duration::from_secs(120), is_empty);
         assert!(emptied.is_some(), "{:?}", server.scratch.entries());
@@ -221,8 +224,8 @@ fn run_all(containment: Containment, user: Option<u32>) {
     }
 }
 
-/// Runs the attacks in a batch with `--analysis report`, which release builds support too. The analysis only reports
-/// findings, so only the kernel contains the scripts.
+/// Runs the attacks in a batch with `--analysis report`. The analysis then only reports findings, so only the kernel
+/// contains the scripts. Release builds support this option too.
 fn nothing_gets_out_of_a_batch_that_reports() {
     let mut outside = Outside::new(None);
     let scratch = Scratch::new();
@@ -250,7 +253,7 @@ fn nothing_gets_out_of_a_batch_that_reports() {
     let mut lines = batch.stdin.take().unwrap();
     let mut answers = BufReader::new(batch.stdout.take().unwrap()).lines();
     let (mut wrong, mut ran) = (Vec::new(), 0);
-    // The batch exits with 1 if it could not judge a line.
+    // The batch exits with 1 if an answer has the status `infra_error`.
     let mut unjudged = 0;
     for (number, case) in cases().into_iter().enumerate() {
         let Some(expected) = expected(&case, Containment::T3, None) else { continue };

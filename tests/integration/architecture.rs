@@ -1,8 +1,8 @@
-//! Checks the structure of the code. Imports go one way, files do not import each other in a circle, and only certain
-//! folders use a heavy dependency.
+//! Checks the structure of the code. A module imports only from lower modules, files do not import each other in a
+//! circle, and only certain folders use a heavy dependency.
 //!
 //! Cargo enforces the order of the crates and their dependencies. These tests enforce the same for the modules of the
-//! root package. They also search each crate for circles.
+//! root package. They also search each crate for circles of imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -98,7 +98,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustls", &["https"]),
 ];
 
-/// The permitted circles within a crate, each with its reason.
+/// The permitted circles of imports within a crate, each with its reason.
 const CIRCLES: &[(&[&str], &str)] = &[
     (&["engine::"], "statements, expressions and calls are one recursion"),
     (
@@ -107,7 +107,8 @@ const CIRCLES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The folders in the documents' examples. Documents may name them, even if the checkout is in such a folder.
+/// The folders in the documents' examples. No file may contain the path of the checkout, unless the checkout is in one
+/// of these folders.
 const EXAMPLES: [&str; 5] = ["/srv", "/path", "/opt/rules", "/home/nobody", "/Users/ann"];
 
 fn imports_go_one_way() {
@@ -152,8 +153,8 @@ fn one_place_confirms_decisions_and_one_hands_scripts_to_the_executor() {
     assert_eq!(made, ["scripts/decide.rs".to_owned()].into());
 }
 
-/// Returns the path of a file for each of its lines that satisfies the condition. Skips tests and the gateway's own
-/// files.
+/// Returns, for each line for which `is_such` is true, the path of the line's file. Skips tests and the files of the
+/// gateway.
 fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     let src = root().join("src");
     let mut places = Vec::new();

@@ -189,7 +189,7 @@ fn path_text(path: &Path) -> &str {
 
 const SYSTEM: &str = "import os\nos.system('id')";
 
-/// Returns a script of each kind, with the expected values of `status` and `passed`.
+/// Returns scripts that end in different ways, each with the expected values of `status` and `passed`.
 fn every_kind() -> Vec<(Value, &'static str, Value)> {
     let memory = "import time\nx = bytearray(300 << 20)\ntime.sleep(60)";
     vec![
@@ -311,8 +311,8 @@ fn hostile_lines_are_told_from_each_other_in_warm_interpreters() {
     batch.assert_gone();
 }
 
-/// A script can forge the report that its process sends about its end. If the forged report and the kernel's exit code
-/// differ, the worse of the two counts.
+/// A script can forge the message in which its process reports how it ended. If the forged message and the exit code
+/// from the kernel differ, the batch uses the worse of the two.
 fn a_forged_end_makes_no_result_better() {
     let batch = Batch::new(ServerBuilder::new().warm("json"));
     let forge = |code: &str, rest: &str| {
@@ -334,7 +334,7 @@ fn a_forged_end_makes_no_result_better() {
         ),
         ("worse", forge("9", "os._exit(0)"), "failed", 9),
         ("killed", forge("0", "os.kill(os.getpid(), 9)"), "failed", -9),
-        // The positive controls are the same scripts without a forged end.
+        // The positive controls: one script forges the true exit code, and one script forges nothing.
         ("quiet", forge("0", ""), "ok", 0),
         ("honest", "print(7)".to_owned(), "ok", 0),
     ];
@@ -400,8 +400,8 @@ fn answers_show_whether_a_script_ran_to_its_end_and_how_it_was_judged() {
 fn calls_are_judged_by_their_values() {
     let code = "import collections\ndef solve(n): return n * n\nclass Near(float): pass\nPoint = collections.namedtuple('Point', 'x y')\nif __name__ == '__main__': print('main')";
     let cases = [
-        // Each case has a call, the expected value, the check, and the value that the reason contains if the check
-        // fails.
+        // Each case has a call, the expected value, the kind of comparison (`check`), and the value that the reason
+        // contains if the comparison fails.
         ("solve(3)", json!(9), "equal", None),
         ("solve(3)", json!(9.0), "equal", Some("9")),
         ("solve(3)", json!(9.0), "isclose", None),
@@ -418,7 +418,8 @@ fn calls_are_judged_by_their_values() {
         ("float('nan')", json!(0.0), "isclose", Some("nan")),
         ("2 ** 64 - 1", json!(u64::MAX), "equal", None),
         ("None", Value::Null, "equal", None),
-        // Objects of subclasses are not plain data, so the call must convert them.
+        // An object of a subclass, such as `Counter`, is not plain data. So the call must convert the object, for
+        // example to a `dict`.
         ("collections.Counter('aa')", json!({ "a": 2 }), "equal", Some("<Counter>")),
         ("dict(collections.Counter('aa'))", json!({ "a": 2 }), "equal", None),
         ("Point(1, 2)", json!([1, 2]), "equal", Some("<Point>")),
@@ -485,8 +486,8 @@ fn a_forged_value_passes_no_test() {
             "not sent exactly one value",
         ),
         ("guess", format!("import os\n{guess}\nos._exit(0)"), json!(9), false, "8"),
-        // The control: the test reads the value from the side channel. So a script that knows the expected value can
-        // pass.
+        // The control: the test reads the value from the side channel. So a forged value passes if it equals the
+        // expected value.
         (
             "known",
             format!("import os\n{}\nos._exit(0)", guess.replace("i8", "i9")),
@@ -684,7 +685,7 @@ fn a_script_is_run_once_for_each_test() {
         (&one["status"], &one["passed"], &one["stdout"]),
         (&json!("ok"), &json!(false), &json!("20"))
     );
-    // `input()` raises an error at the end of standard input.
+    // The script `loop` reads all lines of standard input. At the end of the input, `input()` raises an error.
     assert_eq!(done.answer("loop")["status"], "failed");
     let done = batch.run(&lines, &["--fail-fast"]);
     assert_eq!(told(done.answer("one")), [ok.clone(), wrong]);
@@ -708,7 +709,8 @@ fn a_script_that_others_keep_from_the_processors_is_not_judged() {
         let computes = done.answer("computes");
         let told = (&computes["status"], &computes["passed"], &computes["attempt"]);
         assert_eq!(told, (&json!("infra_error"), &Value::Null, &json!(2)), "{computes}");
-        let error = "it timed out because other processes kept it from the processors or from pipes of the usual size";
+        let error =
+            "it timed out because other processes used the processors or the memory for pipes";
         assert_eq!(computes["error"], error);
         for (id, status) in [("sleeps", "timeout"), ("fails", "failed")] {
             let answer = done.answer(id);
@@ -1091,7 +1093,7 @@ fn a_line_that_no_longer_can_be_read_is_not_answered_twice() {
     for broken in [r#"{"id":"x","code":" "}"#, r#"{"id":"x","code":"1","more":1}"#] {
         assert_changed(&batch, &lines, &[lines[0].clone(), broken.to_owned()]);
     }
-    // The existing answer with this id belongs to an earlier line, so the two new lines have no answer yet.
+    // The existing answer with the id `x` belongs to line 2. So lines 3 and 4, which have the same id, get new answers.
     let twice = [&lines[..], &[named, r#"{"id":"x","code":" "}"#.to_owned()]].concat();
     let done = resume(&batch, &twice);
     assert_eq!(done.code, Some(0), "{}", done.told);
@@ -1118,7 +1120,7 @@ fn an_answer_to_other_expectations_is_not_kept() {
     ] {
         assert_changed(&batch, &lines, &line(changed));
     }
-    // The answer does not depend on `meta`.
+    // The field `meta` does not affect the answer. So a line with another `meta` keeps its answer.
     let same = line(json!({ "stdin": "1", "expect": { "stdout": "1" }, "meta": [1] }));
     assert_eq!(resume(&batch, &same).code, Some(0));
     // Older versions recorded only the digest of the script.

@@ -159,7 +159,7 @@ fn every_format_has_all_claims() {
     let found: Value = serde_json::from_str(&formatted("sarif")).unwrap();
     let results = found["runs"][0]["results"].as_array().unwrap();
     let rules: Vec<_> = results.iter().map(|result| result["ruleId"].clone()).collect();
-    // Code scanning shows each result as a problem, so the report omits verified claims.
+    // A code scanning service shows each result of a SARIF log as a problem, so the log omits verified claims.
     let problems = outcomes.iter().skip(1).map(|outcome| Value::from(format!("claim/{outcome}")));
     assert_eq!(rules, problems.collect::<Vec<_>>());
 

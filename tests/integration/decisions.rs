@@ -17,7 +17,7 @@ tests! {
         a_script_of_one_mebibyte_is_analysed_and_a_larger_one_is_refused;
 }
 
-/// Calls the tool and expects a refusal. Returns the message without the id.
+/// Calls the tool and expects a refusal. Returns the message without the verification id.
 fn blocked(
     server: &mut McpProcess,
     tool: &str,

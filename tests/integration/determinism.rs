@@ -336,7 +336,7 @@ fn addresses_that_cannot_be_fixed_are_reported() {
     let about = &receipts.statement(&receipt)["predicate"];
     assert_eq!(about["deterministic"]["fixedAddresses"], false);
     if can_fix_addresses() {
-        // A machine that can fix addresses counts as a different environment.
+        // For a replay, a machine that can fix addresses is a different environment.
         let script = receipts.path("script.py");
         fs::write(&script, "import random\nprint(random.random())\nprint(object())").unwrap();
         let (said, exit) = replay(&receipts, &receipt, &script, &[], |builder| builder);
@@ -350,8 +350,8 @@ fn addresses_that_cannot_be_fixed_are_reported() {
 /// hyphens separate the scripts.
 const SCRIPTS: &str = include_str!("determinism/scripts.txt");
 
-/// Two deterministic runs have the same output, or the receipt names a cause of the difference. This holds for warm
-/// and new interpreters. The control shows that most of these scripts differ without the option.
+/// Two deterministic runs have the same output, or the receipt names a cause of the difference. This holds for warm and
+/// new interpreters. The control shows that the output of most of these scripts differs without the option.
 fn each_difference_is_fixed_or_named() {
     let receipts = Receipts::new();
     let server = || receipts.server().variable("QWED_MCP_SANDBOX", "strict");
@@ -359,8 +359,7 @@ fn each_difference_is_fixed_or_named() {
     for warm in ["off", "on"] {
         let on =
             || server().variable("QWED_MCP_DETERMINISTIC", "on").variable("QWED_MCP_WARM", warm);
-        // The analysis refuses some of these scripts. The server `unchecked` runs these scripts, in its own warm
-        // interpreter.
+        // The analysis refuses some of these scripts. The server `unchecked` runs only the refused scripts.
         let (mut unchecked, mut analysed) = (on().unchecked().connect(), on().connect());
         let (mut fixed, mut named) = (0, Vec::new());
         for code in &scripts {
@@ -383,7 +382,7 @@ fn each_difference_is_fixed_or_named() {
         }
         assert!(fixed >= scripts.len() - 7, "{warm}: {fixed} of {}: {named:#?}", scripts.len());
     }
-    // Some of these scripts rarely differ, so require a difference only from most of them.
+    // The output of some scripts rarely differs, so only most of the scripts must show a difference.
     let mut plain = server().unchecked().variable("QWED_MCP_WARM", "off").connect();
     let differ =
         scripts.iter().filter(|code| plain.execute(code).text() != plain.execute(code).text());
@@ -391,7 +390,7 @@ fn each_difference_is_fixed_or_named() {
     assert!(differ > scripts.len() / 2, "{differ} differ");
 }
 
-/// The report lists the causes that the current rules find, even if the receipt lists no cause.
+/// The report of a replay lists the causes that the current rules find, even if the receipt lists no cause.
 fn a_replay_shows_differences_between_replays() {
     let receipts = Receipts::new();
     let code = "import time\nprint('same')\nprint(time.time_ns())";

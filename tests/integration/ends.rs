@@ -1,4 +1,4 @@
-//! Tests how a run ends, at every tier and for every cause. Some of the scripts try to continue after their end.
+//! Tests how a run ends, at every tier and for every cause. Some scripts start processes that try to outlive the run.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -51,8 +51,8 @@ const CONTAINMENTS: [(&str, &[(&str, &str)]); 6] = [
     ("old off", &[("QWED_MCP_SANDBOX", "off"), ("QWED_MCP_TEST_KERNEL_LACKS", "landlock")]),
 ];
 
-/// This bomb and its children fork as long as the kernel allows more processes. If it may not fork, it starts threads
-/// that do not end. An alarm ends each process after 90 seconds if nothing else does.
+/// A fork bomb. The bomb and its children fork as long as the kernel allows more processes. A process that may not fork
+/// starts threads that do not end. An alarm ends each process after 90 seconds if nothing else does.
 const BOMB: &str = "
 import os, resource, signal, threading, time
 signal.alarm(90)

@@ -492,7 +492,8 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
     fs::create_dir_all(at("usr/bin")).unwrap();
     fs::create_dir(at("elsewhere")).unwrap();
     crate::harness::copy_program(binary(), at("usr/bin/qwed-mcp"));
-    // This Python is next to the program, but not in a virtual environment. The same is true for the system's Python.
+    // This Python is next to `qwed-mcp`, but not in a virtual environment. On a real machine, `/usr/bin` is such a
+    // folder.
     let marked = format!("#!/bin/sh\ntouch {}\n", at("mark").display());
     crate::harness::write_program(at("usr/bin/python"), &marked);
     symlink(at("own/bin/qwed-mcp"), at("elsewhere/link")).unwrap();
@@ -564,8 +565,8 @@ fn the_newest_complete_environment_is_taken() {
         ("env-14", Some("{\"format\": 2}")),
         ("env-x", Some("{}")),
         ("env-015", None),
-        // The file `.env-16.begun` exists, so the installation is not complete. A package could have created the marker
-        // file.
+        // The marker file exists, but a package could have created it. The file `.env-16.begun` shows that the
+        // installation is not complete.
         ("env-16", None),
     ] {
         copy(name);
@@ -602,9 +603,8 @@ fn an_environment_that_others_can_change_is_not_used() {
         let result = server.execute("print(1)");
         assert_eq!(
             result.text(),
-            "Execution error: the environment of `qwed-mcp env create` can be changed by others \
-             than the \
-             server's user, so it is not used; ask the admin to look at the server's log."
+            "Execution error: the environment of `qwed-mcp env create` can be changed by other \
+             users, so it is not used; ask the admin to look at the server's log."
         );
         let log = server.finish();
         assert!(log.contains("mode 0777") && log.contains(path.to_str().unwrap()), "{log}");
@@ -630,8 +630,8 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
     let fixture = Fixture::with_uv();
     let (folder, _) = fixture.created(&[]);
     let used = "STDOUT:\n1\n\nExecution completed successfully.";
-    let refused = "Execution error: the environment of `qwed-mcp env create` is not as it was made, so it \
-                   is not used; ask the admin to look at the server's log.";
+    let refused = "Execution error: the environment of `qwed-mcp env create` was changed after it \
+                   was made, so it is not used; ask the admin to look at the server's log.";
     let mark = fixture.at("marks/started");
     let interpreter = folder.join("bin/python");
     let base = interpreter.canonicalize().unwrap();
@@ -670,7 +670,7 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
         }
     }
     assert!(!mark.exists(), "what replaced a file of the environment was started");
-    // The control: the replacement creates the marker file when it starts.
+    // The control: the program that replaced the files creates the marker file when it starts.
     let program = fixture.at("bin/marking");
     other(&program);
     assert!(Command::new(&program).args(["-c", "pass"]).status().unwrap().success());
@@ -682,11 +682,10 @@ fn a_missing_module_is_answered_with_the_installed_packages() {
     let fixture = Fixture::with_uv();
     fixture.created(&[]);
     let mut server = fixture.server().connect();
-    let there = "What can be imported, besides the standard library: tell_tale, tiny_one.";
+    let there = "Besides the standard library, scripts can import: tell_tale, tiny_one.";
     let plain = format!(
-        "polars is not installed for scripts. {there} The admin can add the package that brings \
-         it: \
-         `qwed-mcp env create --with PACKAGE`."
+        "polars is not installed for scripts. {there} The admin can add the package that contains \
+         it: `qwed-mcp env create --with PACKAGE`."
     );
     let header =
         "# /// script\n# dependencies = [\"polars>=1\", \"tiny-one\"]\n# ///\nimport polars";
@@ -829,7 +828,7 @@ fn packages_of_scripts_stay_for_servers_and_replays_until_they_are_removed() {
         assert!(!is_without(&replayed) && replayed["verdict"] == "identical", "{replayed}");
         let replayed = replay(allowing.clone().without("QWED_MCP_ENV_ALLOW"));
         assert!(is_without(&replayed) && replayed["verdict"] == "differs", "{replayed}");
-        // An environment for scripts' packages is not used as the newest environment of servers.
+        // A server must not use an environment for scripts' packages as its own newest environment.
         let newest = fixture.interpreter()["program"].as_str().unwrap().to_owned();
         assert!(!newest.contains("scripts"), "{newest}");
         let removed = fixture.run(&["env", "remove", "scripts/env-1"]);
@@ -1172,7 +1171,7 @@ fn what_cannot_be_made_is_told() {
             said.contains("the packages cannot be installed: ") && said.contains("tiny"),
             "{said}"
         );
-        // The package index also does not respond.
+        // In addition, the package index does not respond.
         for (name, value) in [
             ("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple"),
             ("UV_HTTP_RETRIES", "0"),

@@ -176,7 +176,8 @@ except ValueError:
 }
 
 /// Python prints a warning of the compiler before the first line of the script runs. To print this warning, Python runs
-/// code of the standard library. Some of this code has no source file, like the script.
+/// code of the standard library. Some of this code has no source file. The server must not confuse this code with the
+/// script, which has no source file either.
 fn a_script_that_the_compiler_warns_of_runs_all_the_same(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
     let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");
@@ -319,8 +320,8 @@ fn synchronous_runs_take_turns_unless_the_admin_says_otherwise(executor: Executo
 
 fn everything_that_a_run_started_is_dead_when_it_has_ended() {
     let mut server = ServerBuilder::new().unchecked().connect();
-    // The script starts a child, a double fork in a new session, and a process that ignores signals and has closed
-    // its output.
+    // The script starts a child. It also starts three daemons by double forks, each in a new session. The daemons
+    // ignore SIGTERM and close their standard streams.
     let code = "\
 import os, signal, sys, time
 for _ in range(3):

@@ -106,7 +106,8 @@ impl User {
     /// Creates a value for the user that runs the tests.
     fn of_tests() -> Self {
         let home = tempfile::tempdir().unwrap();
-        // `install` refuses temporary folders, which the tests use. So no folder counts as temporary.
+        // `install` refuses temporary folders. The tests use such folders, so this variable sets that no folder is
+        // temporary.
         let temporary = ("QWED_MCP_TEST_TEMPORARY", String::new());
         Self { home, program: binary(), number: None, variables: vec![temporary] }
     }
@@ -494,11 +495,14 @@ fn the_gate_stays_as_it_was_unless_a_flag_opens_it() {
     for (client, file, _) in CLIENTS {
         let text = user.done(&["--client", client]);
         assert!(text.contains("not run; `--allow-code` lets them run."), "{text}");
-        assert!(client != "cursor" || text.contains("nothing of it was found"), "{text}");
+        assert!(client != "cursor" || text.contains("was not found on this machine"), "{text}");
         let read = || fs::read_to_string(user.path(file)).unwrap();
         assert!(!read().contains(GATE), "{client}");
         let text = user.done(&["--client", client, "--allow-code"]);
-        assert!(!text.contains("not run;") && !text.contains("nothing of it was found"), "{text}");
+        assert!(
+            !text.contains("not run;") && !text.contains("was not found on this machine"),
+            "{text}"
+        );
         let open = read();
         assert_eq!(open.matches(GATE).count(), 1, "{open}");
         // The admin gate stays open, because only a person may close it.

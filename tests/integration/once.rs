@@ -155,7 +155,7 @@ fn scripts_whose_runs_may_differ_always_run() {
     server.execute("print(1)");
     assert!(!is_cached(&server.execute("print(1)")));
     assert!(server.finish().contains("because QWED_MCP_DETERMINISTIC is off"));
-    // Names in the expression of a test count as well as names in the script.
+    // An import in the expression of a test can prevent the reuse of a result, like an import in the script.
     let tests = json!([{ "call": "f(__import__('resource'))", "value": 1 }]);
     let line = json!({ "code": "def f(n):\n    return 1", "tests": tests });
     let (answers, _) = batch(&[line.clone(), line], &["--once"]);

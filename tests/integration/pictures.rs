@@ -35,7 +35,7 @@ const MODULES: &str = "numpy,matplotlib.pyplot";
 const COLD_FD: u32 = 20;
 const WARM_FD: u32 = 4;
 
-/// An artist whose first drawing compresses well, but whose later drawings do not.
+/// A script with a Matplotlib artist. The first drawing of the artist compresses well, but later drawings do not.
 const GROWING: &str = "
 import numpy as np
 import matplotlib.pyplot as plt
@@ -137,7 +137,7 @@ const CASES: &[Case] = &[
         "STDERR:\nFigure 1 could not be drawn: ValueError('no drawing')\n\n\
          Execution completed successfully.",
     ),
-    (GROWING, 0, " KiB, and a picture 512 at most."),
+    (GROWING, 0, " KiB, and a picture may have 512 KiB."),
     (DENSE, 4, DONE),
 ];
 
@@ -166,7 +166,8 @@ fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
     CASES.iter().map(run).collect()
 }
 
-/// A script with four dense pictures. The server draws the later ones smaller, so that all fit.
+/// A script with four dense pictures. The later pictures are drawn smaller, so that all four together stay within the
+/// size limit of a run.
 const DENSE: &str = "import numpy as np\nfor i in range(4):\n    plt.figure(figsize=(12, 12))\n    \
                      plt.imshow(np.random.default_rng(i).random((900, 900)), \
                      interpolation='nearest')";

@@ -1,5 +1,5 @@
-//! Tests the inspection of an interpreter before any script runs. It happens outside of the sandbox, so it may run
-//! only code of the standard library.
+//! Tests the inspection of an interpreter before any script runs. The inspection happens outside of the sandbox, so it
+//! may run only code of the standard library.
 
 use std::collections::BTreeSet;
 use std::fs;

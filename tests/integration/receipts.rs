@@ -275,8 +275,8 @@ fn without_room_for_its_receipt_nothing_runs() {
     fs::write(&folder, "").unwrap();
     let result = server.execute("print('it was run')");
     assert!(result.is_error, "{result:?}");
-    let expected = "Execution error: there is no room for its receipt, so nothing is run; ask the admin to look at \
-                    the server's log.";
+    let expected = "Execution error: no disk space could be reserved for its receipt, so nothing \
+                    is run; ask the admin to look at the server's log.";
     assert_eq!(result.text(), expected);
     fs::remove_file(&folder).unwrap();
     fs::rename(receipts.path("elsewhere"), &folder).unwrap();
@@ -373,7 +373,7 @@ fn changes_to_a_receipt_are_named() {
         (vec![&good, "--subject", &none], 1, "it has no digest of stdin"),
         (vec![&path("changed.json"), &good], 1, "the payload or the signature was changed"),
         (vec![&path("no.json")], 1, "it is not the envelope of a receipt"),
-        (vec![&good, "--key", &other_key], 1, "none of the keys is sha256:"),
+        (vec![&good, "--key", &other_key], 1, "it names the key sha256:"),
         (vec![&path("missing"), &good], 2, "cannot be read"),
         (vec![&good, "--key", &path("missing")], 2, ""),
         (vec![&good, "--key", &path("receipts")], 2, ""),
@@ -915,7 +915,7 @@ fn each_kind_of_change_has_its_own_message() {
         (&receipt, 0, "it is not the envelope of a receipt"),
         (&receipt, 60, "the payload or the signature was changed"),
         (&receipt, payload_type, "its payloadType is not in-toto's"),
-        (&receipt, keyid, "none of the keys is sha256:"),
+        (&receipt, keyid, "it names the key sha256:"),
         (&script, 7, "script.py does not match"),
         (&output, 1, "the stored stdout was changed"),
         (&keys.join("keys.json"), key_at, "keys.json"),

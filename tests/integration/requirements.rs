@@ -24,7 +24,7 @@ struct Row {
     section: &'static str,
     requirement: String,
     check: Check,
-    /// The reason for a deliberate deviation. Then the check covers the actual behaviour.
+    /// The reason for a deliberate deviation, or `None`. If the server deviates, the check covers the actual behaviour.
     differs: Option<&'static str>,
 }
 
@@ -571,7 +571,7 @@ fn progress_and_cancellation() -> Vec<Row> {
                 let sign = next(server);
                 seen(sign["params"]["progressToken"] == "c", &sign)?;
                 server.cancel(id);
-                // The first call had the only turn. The second call needs it.
+                // Only one call can run at a time. So the second call runs only if the cancelled call has ended.
                 let id = server.start_request("tools/call", &stateless(running("print(1)")));
                 let reply = next(server);
                 seen(reply["id"] == id, &reply)?;

@@ -490,10 +490,10 @@ fn listed_paths_can_be_read_and_must_exist() {
         assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
         assert!(!listing.contains("other"), "{listing}");
         for (path, reason, remedy) in [
-            ("/no/such/folder", "is not there", "correct or remove it"),
-            ("/proc", "cannot be opened to scripts", "list folders below / that are not in"),
+            ("/no/such/folder", "does not exist", "correct or remove it"),
+            ("/proc", "must not be readable to scripts", "list folders below / that are not in"),
             // This path exists in the current folder, but entries must be absolute.
-            ("tests", "is not an absolute path", "write it from / on"),
+            ("tests", "is not an absolute path", "write an absolute path"),
         ] {
             let (text, _) = run(path, lacks);
             let expected = format!("run: an entry of QWED_MCP_READ_PATHS {reason}; {remedy}");
@@ -684,7 +684,7 @@ fn processes_of_a_run_have_no_capability_and_are_not_root() {
     let mut found = Vec::new();
     let runs = || !crate::harness::alive_with_marker(&scratch).is_empty();
     assert!(eventually(std::time::Duration::from_secs(5), runs).is_some());
-    // Wait until the launcher has become Python.
+    // Wait until the launcher has installed its seccomp filters, because they are the last part of the sandbox.
     let pids = || crate::harness::alive_with_marker(&scratch);
     let is_confined = |pid: u32| status_of(pid, "Seccomp").is_some_and(|mode| mode == "2");
     let are_confined = || !pids().is_empty() && pids().into_iter().all(is_confined);

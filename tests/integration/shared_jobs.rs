@@ -106,7 +106,7 @@ fn any_server_answers_for_a_job() {
     let unknown = second.status("00000000-0000-4000-8000-000000000000");
     assert_eq!(
         unknown.texts[1],
-        "A job is its user's alone, and is kept for one hour after its last change."
+        "Only the user who started a job can read it, until one hour after its last change."
     );
 
     // Cancelling a request cancels its job, even if another server runs the job. The other server has a request with

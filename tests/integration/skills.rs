@@ -201,6 +201,7 @@ fn other_errors_have_no_list_of_members() {
         "from json import nothing",
         "raise SystemExit(1)",
         // Several packages have a type with the name in the error message, and no variable of the script has this type.
+        // So the server cannot know which type the script used.
         "import qwed_finance, qwed_tax.models\nqwed_finance.FinanceVerifier().verify_irr([-1, 2], '1')['x']",
         "def f():\n    class DeadlineGuard: pass\n    return DeadlineGuard()\nf()[0]",
     ] {
@@ -267,7 +268,7 @@ fn a_forged_list_of_members_is_not_shown() {
         )
     };
     let remark_on = |server: &mut McpProcess, script: &str| remark(server, script);
-    // A script can send a list on this channel itself. The server shows it as a list of members.
+    // A script can write a list to the file descriptor for lists of members. The server shows this list.
     let forged = format!("{}raise SystemExit(1)", send("qwed_legal.Guard 1\nforged()"));
     assert_eq!(remark_on(&mut server, &forged), "The members of qwed_legal.Guard:\nforged()");
     // The server shows no other text, and no second list.

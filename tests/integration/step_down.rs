@@ -162,17 +162,18 @@ fn a_wrong_setting_is_reported_once_as_the_cause() {
     let builder = server("").variable("QWED_MCP_READ_PATHS", "relative/data");
     let report = doctor(&builder, &[]);
     let text = String::from_utf8(report.stdout).unwrap();
-    let expected = "Code cannot run: QWED_MCP_READ_PATHS lists relative/data, which is not an absolute \
-                path. Remedy: write it from / on";
+    let expected = "Code cannot run: QWED_MCP_READ_PATHS lists relative/data, which is not an \
+                    absolute path. Remedy: write an absolute path";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("MISSING") && text.matches("not tried").count() == 1, "{text}");
     assert!(!text.contains("QWED_MCP_SANDBOX=off"), "{text}");
     let mut server = builder.connect();
     for _ in 0..2 {
         let result = server.execute("print(1)");
-        let message = "BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of QWED_MCP_READ_PATHS is \
-                       not an absolute path; write it from / on; ~ and variables are not expanded; \
-                       the admin can run `qwed-mcp doctor` for details. (verification_id=";
+        let message = "BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of QWED_MCP_READ_PATHS \
+                       is not an absolute path; write an absolute path; ~ and variables are not \
+                       expanded; the admin can run `qwed-mcp doctor` for details. \
+                       (verification_id=";
         assert!(result.texts[0].starts_with(message), "{:?}", result.texts);
     }
     let log = server.finish();

@@ -238,7 +238,7 @@ fn cyclonedx_is_valid_by_the_official_schema() {
     assert!(error.is_some_and(|error| error.contains("'machine' is not one of")));
 }
 
-/// Returns the bill at `path`, and the versions of its components by name.
+/// Returns the bill of materials at `path`, and the versions of its components by name.
 fn read_bill(path: &Path) -> (Value, BTreeMap<String, Value>) {
     let bill: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let mut parts = BTreeMap::new();
@@ -409,7 +409,9 @@ fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told()
     let log = server.log();
     let name = missing.display();
     for expected in [
-        format!("QWED_MCP_AIBOM: no bill can be written to {name}: its folder does not exist"),
+        format!(
+            "QWED_MCP_AIBOM: the bill of materials cannot be written to {name}: its folder does not exist"
+        ),
         format!("failed to write the bill of materials to {name}: its folder does not exist"),
     ] {
         assert!(log.contains(&expected), "{log}");

@@ -340,7 +340,7 @@ fn the_metadata_of_a_job_has_its_state() {
     assert_eq!(ended["status"], "success");
     assert_eq!(ended["created_at"], job["created_at"]);
     assert!(ended["expires_at"].as_str().unwrap() > job["expires_at"].as_str().unwrap());
-    // The status has no job for a synchronous call, or for an unknown id.
+    // The reply has no metadata about a job after a synchronous call, or for an unknown id.
     assert!(server.execute("print(1)").meta.get("qwed.ai/job").is_none());
     let unknown = server.status("3f8a1b2c-4d5e-4f7a-8b9c-0d1e2f3a4b5c");
     assert!(unknown.is_error && unknown.meta.get("qwed.ai/job").is_none());

@@ -63,7 +63,7 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("assert (7 * 8 == 54, 'message')", "vacuous"),
     ("try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    print('no')", "vacuous"),
     ("claim = 54\nassert claim == 54", "vacuous"),
-    // A caught exception is control flow, unless it is an `AssertionError`.
+    // A caught exception is control flow and not a check, unless it is an `AssertionError`.
     (
         "def fail():\n    raise ValueError('no')\ntry:\n    fail()\nexcept ValueError:\n    pass",
         "nothing_checked",
@@ -343,7 +343,8 @@ print('finalized')";
     assert_eq!(verification(&result.meta)["outcome"], "verified", "{result:?}");
 }
 
-/// The analysis refuses scripts that write to any file descriptor, but a batch can run such scripts.
+/// The second script forges the counts of its checks, so the server uses no counts. The analysis would refuse this
+/// script, so the batch only reports findings.
 fn counts_beside_forged_ones_are_not_used() {
     let held = "assert sum(range(101)) == 5050\n";
     let forged = "import os\nframe = b'C' + (24).to_bytes(4, 'little') + (1).to_bytes(8, 'little') + bytes(16)\n\
@@ -453,7 +454,7 @@ fn documents_pass_the_published_schema_and_resolver() {
         *counts.entry(verification["outcome"].as_str().unwrap().to_owned()).or_default() += 1;
         documents.push(verification["document"].clone());
     }
-    // A cancelled job has a document without a run.
+    // A cancelled job also has a document, although the document contains nothing about a run.
     let code = json!({ "code": "import time\ntime.sleep(60)", "background": true });
     let request = server.start_call("execute_python_code", &code);
     let job = server.reply(request)["result"]["_meta"]["qwed.ai/job"]["job_id"].clone();

@@ -293,7 +293,7 @@ print(found)
         let text = server.execute(look).text().to_owned();
         assert_eq!(text, "STDOUT:\n[]\n\nExecution completed successfully.");
     }
-    // The control: the script finds a mark that exists.
+    // The control: the search finds the text if the text exists.
     let seen = server.execute(&format!("builtins_left = 'LEFT' + 'BEHIND'\n{look}"));
     assert!(seen.text().contains("'text'"), "{:?}", seen.texts);
     server.finish();
@@ -337,7 +337,8 @@ print(len({malloc(200) >> 12 for _ in range(2000)}))",
     server.finish();
 }
 
-/// A script may find the socket that reports its end. With the socket, the script can only end itself.
+/// A script may find the socket on which its process reports how the script ended. With this socket, the script can
+/// only end itself.
 fn the_socket_of_a_run_is_of_no_use_to_the_script() {
     let mut server = warm("json");
     for (script, expected) in [
@@ -589,7 +590,7 @@ os.register_at_fork(after_in_child=lambda: os._exit(1))";
     fs::write(folder.path().join("ending.py"), code).unwrap();
     let path = folder.path().to_str().unwrap();
     let mut server = builder().variable("PYTHONPATH", path).warm("ending").connect();
-    // Another server with cold runs is measured at the same time, so that both are equally delayed.
+    // Measures a server with cold runs at the same time, so that other processes delay both servers equally.
     let mut cold = cold();
     let mut took = [Duration::ZERO; 2];
     for _ in 0..30 {
@@ -713,7 +714,8 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     let _busy = BusyProcessors::start();
     for (script, starved) in [
         ("while True: pass", Value::Bool(true)),
-        // This run has two processes, which delay each other. Processes outside of the run delay them too.
+        // The two processes of this run delay each other. Processes outside of the run delay them too, so the run
+        // counts as starved.
         ("import os\nos.fork()\nwhile True: pass", Value::Bool(true)),
         ("import time\ntime.sleep(600)", Value::Null),
         ("print(1)", Value::Null),

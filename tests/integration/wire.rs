@@ -1,4 +1,4 @@
-//! Tests the rules for messages.
+//! Tests the rules for the JSON-RPC messages between a client and the server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -124,7 +124,8 @@ fn an_id_is_free_as_soon_as_its_reply_is_read() {
             |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         ids.iter().map(ping).collect::<String>()
     };
-    // If the number of requests is the maximum, the test also checks that a reply frees its slot as soon as it is read.
+    // With the maximum number of requests, the test also checks that a slot is free as soon as the client has read the
+    // reply.
     for count in [100, i64::try_from(PLACES).unwrap()] {
         let mut again: Vec<i64> = (1..=count).collect();
         let mut answered = 0;

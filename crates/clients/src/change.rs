@@ -1,5 +1,5 @@
-//! Installs and removes this server's entry: reads the file, chooses the entry, edits it, shows the difference, and
-//! then writes. Only [`Change::apply`] writes.
+//! Installs and removes this server's entry: reads the client's file, chooses the entry, edits the entry, shows the
+//! difference, and then writes the file. Only [`Change::apply`] writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub enum ChangeError {
     LinkedSkill(PathBuf),
     #[error("it has no known file on this system")]
     NoUserFile,
-    #[error("its file is not changed by this program: {0}")]
+    #[error("change its file yourself, because {0}")]
     PrintOnly(&'static str),
     #[error(transparent)]
     File(#[from] FileError),

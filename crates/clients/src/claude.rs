@@ -74,13 +74,13 @@ fn run(program: &Path, arguments: &'static str, words: &[&str]) -> Result<(), Cl
 }
 
 /// Reads a pipe to its end on a separate thread, so that the program that writes to the pipe never blocks. The returned
-/// receiver gets the first bytes.
+/// receiver gets the first bytes that the program writes.
 fn start_of(mut stderr: ChildStderr) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut words = Vec::new();
         let _ = stderr.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
-        // Ignore the error. After a success, the receiver is already dropped.
+        // Ignore the error. If `claude` succeeded, its error output is not needed, so the receiver is already dropped.
         let _ = sender.send(words);
         let _ = io::copy(&mut stderr, &mut io::sink());
     });

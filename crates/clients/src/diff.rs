@@ -82,7 +82,7 @@ fn redacted(text: &str, format: Format, shown: &[String]) -> Vec<String> {
     redacted.lines().map(str::to_owned).collect()
 }
 
-/// A quoted text or a comment. The field `text` starts with this part, and extends to the end of the file.
+/// A quoted text or a comment in a file. The field `text` contains this part and the rest of the file after it.
 struct Part<'a> {
     text: &'a str,
     /// The length of the part in bytes, including its delimiters.

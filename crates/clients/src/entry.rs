@@ -60,8 +60,8 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// The launchers. A launcher is a program that starts another program, which its arguments name. The second text is the
-/// reason why an entry may use the launcher.
+/// The launchers, each with the reason why an entry may use it. A launcher is a program that starts another program.
+/// Its arguments contain the name of the other program.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -70,7 +70,7 @@ const LAUNCHERS: &[(&str, &str)] = &[
     ("env", "variables in the command"),
 ];
 
-/// The modules of the Python package in version 0.2.x that start the server.
+/// The Python modules that start the server in version 0.2.x of the package.
 const MODULES: [&str; 3] = ["qwed_mcp", "qwed_mcp.server", "qwed_mcp.__main__"];
 /// The files of the modules in [`MODULES`], relative to the folder that contains the package.
 const MODULE_FILES: [&str; 2] = ["qwed_mcp/server.py", "qwed_mcp/__main__.py"];
@@ -83,7 +83,7 @@ const PROGRAM: &str = "qwed-mcp";
 pub(crate) struct CommandLine(Vec<String>);
 
 impl CommandLine {
-    /// Reads the command line of an entry. The entry may have the shape of any client with a file that this program can
+    /// Reads the command line of an entry. Supports the shape of the entry in each client's file that this program can
     /// edit.
     pub(crate) fn of(members: &Value) -> Option<Self> {
         let command = members.get("command")?;

@@ -318,8 +318,8 @@ fn with_real_folder(path: &Path) -> Result<PathBuf, FileError> {
     Ok(path.to_owned())
 }
 
-/// Syncs the names in a folder to the disk. Ignores errors, because some file systems do not support this. The file
-/// itself is already complete.
+/// Syncs a folder to the disk, so that a renamed file keeps its new name after a crash. Ignores errors, because some
+/// file systems cannot sync a folder, and the content of the file is already synced.
 fn sync(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }

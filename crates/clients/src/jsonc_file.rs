@@ -28,7 +28,7 @@ const OPTIONS: ParseOptions = ParseOptions {
 /// second.
 const ONE_LINE_MEMBERS_MAX: usize = 2000;
 
-/// A file that contains its servers in the object `key`.
+/// A client's file in JSON. The object with the key `key` contains the entries of the servers.
 pub(super) struct JsoncFile {
     root: CstRootNode,
     key: &'static str,

@@ -34,10 +34,9 @@ pub enum Note {
 pub enum ProgramError {
     /// The path of this program is temporary, and `uvx` was not found.
     #[error(
-        "{} is in a temporary place ({why}), and uvx is not there to fetch it again. Install it \
+        "{} is in a temporary place ({why}), and uvx was not found to fetch it again. Install it \
          with `uv tool install \"qwed-mcp[sdk]>=0.3\"`, or with pip into a virtual environment, \
-         and run \
-         `qwed-mcp install` from there", .program.display()
+         and run `qwed-mcp install` from there", .program.display()
     )]
     Vanishes { program: PathBuf, why: &'static str },
     /// The path of this program is not UTF-8. A configuration is a text, so it cannot contain the path.
@@ -219,7 +218,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let places = places(&home);
-        // A path below the home folder must be written, even though this home folder is in a temporary folder.
+        // The entry must contain a path below the home folder, even though this home folder is in a temporary folder.
         let own = home.join(".local/share/uv/tools/qwed-mcp/bin/qwed-mcp");
         for path in [Path::new("/usr/bin/qwed-mcp"), &own] {
             let command = path.to_str().unwrap().to_owned();

@@ -17,7 +17,7 @@ pub struct Skill {
     pub text: &'static str,
     /// The paths of the other files in the folder, with their contents.
     pub references: &'static [(&'static str, &'static str)],
-    /// A text that each version of `SKILL.md` contains.
+    /// A text that each version of `SKILL.md` contains. A file without this text belongs to another skill.
     pub mark: &'static str,
 }
 

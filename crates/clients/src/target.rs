@@ -1,4 +1,4 @@
-//! Chooses the entry of a file to which a request applies. It never changes the entry.
+//! Chooses which entry of a client's file a request changes or removes. It never changes the entry.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub enum TargetError {
     Several { file: PathBuf, names: String },
 }
 
-/// The entry to which a request applies.
+/// The entry that a request creates, changes or removes.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     /// The name of the entry after the change.

@@ -7,7 +7,7 @@ use toml_edit::{
 
 use super::edit::{Edit, EditError, Member, Server};
 
-/// A file that contains its servers in the table `key`.
+/// A client's file in TOML. The table with the key `key` contains the entries of the servers.
 pub(super) struct TomlFile {
     document: DocumentMut,
     key: &'static str,

@@ -1,5 +1,5 @@
-//! Finds the data folder of this program. The folder contains the environments and the store of the governed tools.
-//! This module never creates the folder.
+//! Finds the data folder of this program. The folder contains, for example, the Python environments for scripts and the
+//! store of the governed tools. This module never creates the folder.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -48,7 +48,7 @@ pub struct FolderState {
 }
 
 impl FolderState {
-    /// Reads the state of a folder.
+    /// Reads the owner and the permissions of a folder.
     pub fn of(folder: &Path) -> io::Result<Self> {
         let metadata = folder.metadata()?;
         if !metadata.is_dir() {

@@ -40,7 +40,7 @@ impl LinkClosure {
         true
     }
 
-    /// Returns the real paths. Leaves out paths below another real path.
+    /// Returns the canonical paths of the added files and folders. Leaves out paths below another of these paths.
     pub fn real(&self) -> Vec<PathBuf> {
         // A `BTreeSet` is sorted, so a folder comes before its content.
         let mut kept: Vec<PathBuf> = Vec::new();
@@ -52,13 +52,13 @@ impl LinkClosure {
         kept
     }
 
-    /// Returns each symlink with its target. Leaves out symlinks below a real path.
+    /// Returns each symlink with its target. Leaves out symlinks below a path from [`Self::real`].
     pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
         let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
     }
 
-    /// Returns the folder before each `..`. Leaves out folders below a real path.
+    /// Returns the folder before each `..`. Leaves out folders below a path from [`Self::real`].
     pub fn folders(&self) -> Vec<PathBuf> {
         self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
     }

@@ -106,7 +106,8 @@ mod tests {
         mode("c", 0o1777);
         assert_eq!(require_protected(&way), Ok(()));
 
-        // If the test does not run as root, the check for root must fail, because the files do not belong to root.
+        // If the test does not run as root, the files do not belong to root. So the check must fail if only root may
+        // own the files.
         let owner = geteuid().as_raw();
         if owner != 0 {
             assert!(matches!(require_protected_for(&way, 0), Err(Unprotected::Owner { .. })));

@@ -1,10 +1,11 @@
-//! The audit log: calls, their callers and their outcomes. Each row contains the hash of the previous row.
+//! The audit log, which records calls, their callers and their outcomes. Each row contains the hash of the previous
+//! row, so the rows form a chain.
 //!
 //! Rows are only ever appended. An attacker with write access to the file can still replace the whole chain. Such a
-//! replacement is detected only if a head (the hash of the last row) was stored elsewhere before, see
-//! `AuditLog::verify_audit`.
+//! replacement is detected only if an admin has stored the hash of the last row (the head of the chain) in another
+//! place, and passes this hash to `AuditLog::verify_audit`.
 //!
-//! This module defines the rows and verifies chains. The store contains the rows.
+//! This module defines the rows and verifies chains. The module `store` saves the rows.
 
 mod export;
 mod rows;
@@ -37,18 +38,19 @@ pub(super) use {
     verification::{BrokenRow, ClockSteps, Flaw},
 };
 
-/// The value of `previous` in the first row of a chain.
+/// The value of `previous` in the first row of a chain, because this row has no previous row.
 pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The maximum length of a tool's name, in characters. The length is limited, because clients choose the name.
+/// The maximum length of the column `tool`, in characters. Longer names are cut, because a client can send a name of
+/// any length.
 const TOOL_CHARS_MAX: usize = 200;
-/// The maximum size of the details of a row, in bytes. The store replaces longer details by their beginning and their
-/// size.
+/// The maximum size of the column `details`, in bytes. If the details are larger, the row contains only their beginning
+/// and their size.
 const DETAILS_BYTES_MAX: usize = 16 * 1024;
-/// The length of the beginning of details that are too long, in characters.
+/// If the details exceed [`DETAILS_BYTES_MAX`], the row contains this number of characters from their beginning.
 const DETAILS_START_CHARS: usize = 4096;
 
-/// The event that a row is about.
+/// The event that a row of the audit log records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditEvent {
     /// A client called a governed tool, or sent a script.
@@ -65,7 +67,7 @@ pub enum AuditEvent {
     TokenCreated,
     /// A token was revoked.
     TokenRevoked,
-    /// Retention removed the files of a run.
+    /// The files of a run were removed, because the policy limits how long they are kept.
     ArtifactsRemoved,
 }
 
@@ -110,14 +112,14 @@ impl ArgumentsHash {
     }
 }
 
-/// The outcome in a row, as one word. The modules that append rows about calls and runs define more words.
+/// The value of the column `outcome`, which is one word. Other modules that append rows define further outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditOutcome(&'static str);
 
 impl AuditOutcome {
     /// A call that is carried out.
     pub const ALLOWED: Self = Self("ALLOWED");
-    /// A call of `run_pytest` that waits until a run can start. A later row has the call's outcome.
+    /// A call of `run_pytest` that waits until a run can start. A later row contains the final outcome of the call.
     pub const WAITING: Self = Self("WAITING");
     /// A run that begins.
     pub const STARTED: Self = Self("STARTED");
@@ -132,24 +134,25 @@ impl AuditOutcome {
     /// The files of a run were removed.
     pub const REMOVED: Self = Self("REMOVED");
 
-    /// Returns the outcome with this word.
+    /// Creates an outcome. The audit log contains `word`.
     pub const fn of(word: &'static str) -> Self {
         Self(word)
     }
 
-    /// Returns the word in the log.
+    /// Returns the word that the audit log contains.
     pub fn as_str(self) -> &'static str {
         self.0
     }
 }
 
-/// An entry to append. The store adds the time, the row's number and the hashes.
+/// The content of a new row of the audit log. The store adds the row's time, number and hashes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
     /// The id of the call. All entries about one call have the same id.
     pub run_id: Uuid,
     pub event: AuditEvent,
-    /// The authenticated user, or the user of the token that the row is about. `None` without authentication.
+    /// The authenticated user of a call. In an entry about a token, the user of that token. `None` if the caller was
+    /// not authenticated.
     pub user: Option<UserName>,
     pub tool: String,
     pub arguments_hash: Option<ArgumentsHash>,
@@ -158,7 +161,8 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Returns an entry for a trial append, which is rolled back.
+    /// Returns an entry without content. The store appends this entry and rolls it back, to test whether rows can be
+    /// appended.
     pub(super) fn rehearsal() -> Self {
         Self {
             run_id: Uuid::nil(),
@@ -179,20 +183,21 @@ pub struct AuditPlace {
     pub hash: String,
 }
 
-/// The maximum number of runs that a user may start on one day (UTC), by the store's clock.
+/// A user, and the maximum number of runs that the user may start on one day. The store's clock determines the day, in
+/// UTC.
 #[derive(Debug, Clone)]
 pub struct Quota {
     pub user: UserName,
     pub runs_max: u64,
 }
 
-/// Formats a time as the store does. Sorting the texts also sorts the times.
+/// Formats a time as in the store. These texts sort in the same order as the times.
 pub fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 impl AuditRow {
-    /// Creates the row of an entry. `previous` is the hash of the previous row.
+    /// Creates a row from an entry. `seq` is the number of the row, and `previous` is the hash of the previous row.
     pub(super) fn of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Self {
         let mut row = Self {
             instance: None,
@@ -212,7 +217,8 @@ impl AuditRow {
         row
     }
 
-    /// Adds the name of the replica to a row, and computes the row's hash again. Only for a store that replicas share.
+    /// Adds the name of a replica to the row, and computes the row's hash again. Only a store that replicas share needs
+    /// this name.
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

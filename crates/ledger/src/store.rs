@@ -1,4 +1,4 @@
-//! The store of tokens and the audit log.
+//! The store, which contains the tokens and the audit log.
 //!
 //! `backend` is the interface. `sqlite` implements it for an embedded database, `postgres` for a database that
 //! replicas share.
@@ -35,7 +35,7 @@ pub use error::StoreError;
 pub(super) use sqlite::SqliteStore;
 use timed::Timed;
 
-/// A handle to the tokens and the audit log. Clones share one store.
+/// A handle to the store, which contains the tokens and the audit log. All clones of the handle share one store.
 #[derive(Debug, Clone)]
 pub struct Store {
     backend: Arc<Timed>,
@@ -68,7 +68,8 @@ impl<'a> StorePlace<'a> {
         Self { folder, url }
     }
 
-    /// Returns whether a store may exist.
+    /// Returns whether the store exists. Always returns `true` for a database that replicas share, without connecting
+    /// to the database.
     pub fn has_store(self) -> bool {
         self.url.is_some() || SqliteStore::is_in(self.folder)
     }
@@ -81,7 +82,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Opens the store. Fails if it does not exist.
+    /// Opens the store. If the store is embedded, fails if the store does not exist.
     pub fn open_existing(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => postgres::open(url, self.folder),
@@ -89,7 +90,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Opens the store for reading. The file may be read-only.
+    /// Opens the store for reading only. The file of an embedded store may be read-only.
     pub fn open_to_read(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => postgres::open_to_read(url, self.folder),
@@ -111,8 +112,8 @@ impl<'a> StorePlace<'a> {
 }
 
 impl Store {
-    /// Fails if rows cannot be appended. Does nothing if the last append succeeded. Otherwise, this function appends a
-    /// row and rolls the row back.
+    /// Fails if the store cannot append rows. To find out, appends a row and rolls the row back. Skips this test if the
+    /// last append succeeded.
     pub fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()
     }
@@ -122,7 +123,7 @@ impl Store {
         StorePlace { folder, url: None }.open()
     }
 
-    /// Opens the embedded store in `folder`. Fails if it does not exist.
+    /// Opens the embedded store in `folder`. Fails if the store does not exist.
     #[cfg(test)]
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
         StorePlace { folder, url: None }.open_existing()
@@ -144,7 +145,7 @@ impl Store {
     }
 
     /// Replaces a token by a new token of the same user and role, and appends rows about both tokens. The new token is
-    /// valid for `span`, or by default for the original validity of the old token.
+    /// valid for `span`. If `span` is `None`, the new token gets the original validity of the old token.
     pub fn rotate_token(&self, id: TokenId, span: Option<Duration>) -> Result<Rotated, StoreError> {
         let token = Token::random().map_err(StoreError::Random)?;
         let span = span.map(|span| TimeDelta::from_std(span).map_err(|_| StoreError::Expiry));

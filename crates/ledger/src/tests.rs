@@ -199,7 +199,7 @@ fn a_token_opens_until_it_expires_or_is_revoked() {
     assert_eq!(store.authenticate(&ana_token).unwrap(), caller(&ana));
     assert_eq!(store.authenticate(&bob_token).unwrap(), caller(&bob));
 
-    // The token is invalid from the exact time of its expiry on.
+    // The token becomes invalid exactly at the time `expires`.
     let expires = bob.expires.unwrap();
     assert_eq!(expires - bob.created, TimeDelta::days(1));
     let before = expires - TimeDelta::microseconds(1);
@@ -436,7 +436,7 @@ fn a_run_is_found_by_how_its_id_starts() {
     }
 }
 
-/// Returns the comparison of tokens in `verify_audit`.
+/// Returns the comparison of the tokens with the log, from the result of `verify_audit`.
 #[track_caller]
 fn compared(store: &Store) -> Value {
     let found = store.verify_audit(&[]).unwrap();
@@ -562,9 +562,9 @@ fn a_schema_that_is_not_ours_is_told() {
     for (statements, expected) in [
         (
             "CREATE TRIGGER quiet AFTER INSERT ON audit BEGIN DELETE FROM tokens; END",
-            vec!["the trigger quiet is not ours"],
+            vec!["the trigger quiet was not made by this program"],
         ),
-        ("CREATE VIEW x AS SELECT 1", vec!["the view x is not ours"]),
+        ("CREATE VIEW x AS SELECT 1", vec!["the view x was not made by this program"]),
         ("DROP TRIGGER audit_is_not_deleted", vec!["the trigger audit_is_not_deleted is missing"]),
         ("ALTER TABLE tokens ADD COLUMN note TEXT", vec!["the table tokens was changed"]),
         ("DROP INDEX audit_run", vec!["the index audit_run is missing"]),
@@ -672,7 +672,7 @@ fn removed_inserted_and_moved_rows_are_found() {
         ("DELETE FROM audit WHERE seq = 3".to_owned(), 3, Flaw::Removed),
         ("DELETE FROM audit WHERE seq > 5".to_owned(), 6, Flaw::Removed),
         ("DELETE FROM audit".to_owned(), 1, Flaw::Removed),
-        // Each row after the removed row gets the number of the row before it.
+        // Row 3 is removed, and the numbers of all later rows are reduced by one.
         (
             "DELETE FROM audit WHERE seq = 3; UPDATE audit SET seq = -seq WHERE seq > 3;
              UPDATE audit SET seq = -1 - seq WHERE seq < 0;"
@@ -753,13 +753,14 @@ fn tampering_with_new_hashes_is_found_where_it_ends() {
         }
         rows[index].hash = rows[index].content_hash();
         write(&rows[index]);
-        // The row after the rewritten row is the first that does not match.
+        // The first row that is not intact is the row after the rewritten row. If the last row was rewritten, this row
+        // differs from the head of the log.
         let seq = i64::try_from(index).unwrap() + if expected == Flaw::Inserted { 2 } else { 1 };
         assert_eq!(broken(), Some(BrokenRow { seq, flaw: expected }));
     }
     database.execute("UPDATE audit_head SET hash = ?1", [&rows[5].hash]).unwrap();
     assert_eq!(broken(), None);
-    // All later rows and the head were rewritten. Only a head that was noted before reveals this.
+    // All later rows and the head were rewritten. Only a head that was noted before this change reveals the change.
     let known = noted.parse().unwrap();
     let found = store.verify_audit(&[known]).unwrap();
     assert_eq!(found.known_head, Some(KnownHead::Missing));
@@ -1068,7 +1069,7 @@ fn a_hidden_trigger_is_told() {
     connection.execute_batch(statements).unwrap();
     drop(connection);
     let found = store.verify_audit(&[]).unwrap();
-    assert_eq!(found.database.schema, ["the trigger sqlite_quiet is not ours"]);
+    assert_eq!(found.database.schema, ["the trigger sqlite_quiet was not made by this program"]);
 }
 
 #[test]

@@ -99,10 +99,11 @@ pub struct Caller {
 /// The credentials of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Presented {
-    /// The token of the request. If `token` and `known` are both `None`, governed tools use the server's own token.
+    /// The token of the request. If `token` and `known` are both `None`, governed tools use the token in the server's
+    /// settings.
     pub token: Option<Secret>,
     /// The caller that the transport authenticated. The scripts of the request belong to this caller, even if `token`
-    /// is set. Governed tools use this caller only if `token` is `None`.
+    /// is set. Governed tools run for this caller only if `token` is `None`.
     pub known: Option<Caller>,
 }
 

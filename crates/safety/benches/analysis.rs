@@ -2,7 +2,7 @@
 //!
 //! For each file, prints one line of JSON: the name, the size in bytes, the steps of the analysis, and the median and
 //! the minimum time of one analysis in nanoseconds. The time starts with the source text and ends with the findings.
-//! With `--steps`, analyses each file only a few times.
+//! With `--steps`, analyses each file only a few times, which is enough to count the steps.
 //!
 //! With `--worst`, measures the sources in `shapes.rs` at three sizes instead, and prints a table of the minimum times.
 //! Names of shapes on the command line select the measured shapes. With `--worst --json`, prints JSON instead of the
@@ -66,8 +66,8 @@ fn main() {
     }
 }
 
-/// Prints one row of the table: the times of a shape, the exponent of their growth from the second size to the third,
-/// the used share of the step limit, and the number of findings.
+/// Prints one row of the table: the times of a shape at the three sizes, the exponent with which the time grows from
+/// the second size to the third, the used share of the step limit, and the number of findings.
 fn print_growth(rows: &[Value]) {
     let of = |row: &Value, key: &str| row.get(key).and_then(Value::as_f64).unwrap();
     let seconds: Vec<f64> = rows.iter().map(|row| of(row, "least_ns") / 1e9).collect();

@@ -23,8 +23,8 @@ pub const NESTING_MAX: usize = 3_000;
 /// stack in a debug build, and a thread has 2 MiB by default.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level. A debug build needed
-/// 9 KiB. Only touched pages cost memory.
+/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level, and a debug build
+/// needed 9 KiB for each level. Only the used pages of the stack take memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
 
 /// The stack that the analysis of a source needs, according to the source's nesting.
@@ -55,9 +55,9 @@ pub(super) fn nesting(source: &str) -> Nesting {
 const WORD: u8 = 1;
 /// Marks a byte that can only add an operator or an attribute to an expression, such as `+` or `.`.
 const LINK: u8 = 2;
-/// Marks a byte at which the scan stops outside of string literals.
+/// Marks a byte at which the scan stops if the byte is not in a string literal.
 const OTHER: u8 = 4;
-/// Marks a byte at which the scan stops inside of a string literal.
+/// Marks a byte at which the scan stops if the byte is in a string literal.
 const IN_TEXT: u8 = 8;
 /// Marks a byte that ends a line.
 const LINE: u8 = 16;
@@ -126,7 +126,8 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
             }
             Some(b'\n' | b'\r') if !depth.outer.is_empty() => continue,
             Some(b'\n' | b'\r') => {
-                // Each block is indented by at least one column. So there are at most as many blocks as blanks.
+                // Each block is indented by at least one column. So a line is in at most as many blocks as it has
+                // blanks at its start.
                 depth.blocks = length_of(bytes, at, is_blank);
                 TokenKind::Newline
             }
@@ -165,7 +166,7 @@ fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usiz
     let is_long = matches!(rest, [a, b, c, ..] if a == b && b == c);
     let quote = rest.get(..if is_long { 3 } else { 1 })?;
     let mut at = start + quote.len();
-    // An interpolated string counts levels for the string itself and for its first brace.
+    // An interpolated string counts two levels for the string itself, and two for its first brace.
     let mut within = if is_interpolated { 4 } else { 0 };
     // `open` counts the open brackets in an expression, including the brace around the expression. `inner` is the quote
     // of the string that is open in the expression.
@@ -276,7 +277,8 @@ struct Depth {
 struct Level {
     /// The number of operators, calls, attributes and similar links in the chain since the last comma.
     chain: usize,
-    /// The number of `lambda`s. A comma does not end a `lambda`: `lambda a, b: lambda c, d: 0`.
+    /// The number of `lambda`s. They are counted separately from the chain, because a comma does not end a `lambda`:
+    /// `lambda a, b: lambda c, d: 0`.
     lambdas: usize,
 }
 
@@ -336,8 +338,8 @@ impl Depth {
         self.estimate()
     }
 
-    /// Consumes the bytes before the next byte of kind `OTHER`, and returns the number of these bytes. The loop
-    /// branches on no other kind of byte, for speed.
+    /// Consumes the bytes before the next byte of kind `OTHER`, and returns the number of these bytes. For speed, the
+    /// loop contains no other branch that depends on a byte.
     #[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
     fn after_links(&mut self, bytes: &[u8]) -> usize {
         let (mut last, mut links, mut count) = (0, 0, 0);

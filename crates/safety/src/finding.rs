@@ -39,8 +39,8 @@ pub struct Position {
 pub struct Finding {
     /// The kind of finding, with the names that it is about.
     pub kind: FindingKind,
-    /// The rule that found the use. `None` if no rule did, for example because the source does not parse or is too
-    /// large.
+    /// The rule that found the use. `None` if the finding is not about a use, for example if the source does not parse
+    /// or is too large.
     pub rule: Option<&'static Rule>,
     /// The suggested alternative. Only the first finding of each rule has an alternative.
     pub remedy: Option<&'static str>,
@@ -65,7 +65,7 @@ pub struct Analysis {
     /// members of any object start with a dot (`.rvs`), and `class` stands for a class statement. Includes [`UNSEEN`]
     /// if some names are unknown.
     pub uses: Vec<String>,
-    /// The checks of the script, in source order. At most 1,000.
+    /// The checks of the script, for example its `assert` statements, in source order. At most 1,000.
     pub checks: Vec<Check>,
     /// The number of steps that the analysis took. If the analysis stopped at the limit, the number exceeds
     /// [`steps_max`](super::steps_max) by a few steps for each level of nesting.

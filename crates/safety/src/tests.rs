@@ -1271,7 +1271,7 @@ fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass()
             "class M(type): pass\nC = M('C', (), d)\nmatch len:\n    case C(b): pass",
             "from collections import namedtuple\nC = namedtuple('C', 'x')\nmatch c:\n    case C(b): pass",
         ),
-        // The parameter is named `self`, but it is not the object of a method.
+        // The parameter is named `self`, but the function is not a method.
         (
             "import pandas\ndef w(self):\n    f = self.to_csv\n    f('/tmp/x')",
             "import pandas\nclass A(B):\n    def w(self):\n        f = self.to_csv\n        f('/tmp/x')",

@@ -245,7 +245,7 @@ fn ends(body: &[Stmt]) -> bool {
     })
 }
 
-/// Returns whether an expression calls an assertion function or an exit, judging by its name.
+/// Returns whether an expression calls a function that asserts or exits, judging by the name of the function.
 fn is_call_of_check(expr: &Expr) -> bool {
     let Expr::Call(call) = expr else { return false };
     let name = match &*call.func {
@@ -293,7 +293,7 @@ impl<'a> Visitor<'a> for Writer<'_> {
                     self.string(part.range);
                 }
             }
-            // A literal in an f-string can be a part of a format.
+            // A literal in an f-string can be a part of a format specification.
             Expr::FString(_) => return,
             Expr::BinOp(it) => {
                 if let Some(new) = other_operator(it.op) {

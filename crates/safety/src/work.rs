@@ -1,8 +1,8 @@
 //! Counts the work of an analysis in steps. It never measures time, so a source gets the same result on every machine.
 //!
 //! One step is one evaluated expression, one name followed to a binding, one merge of values, or a few bytes of a
-//! folded or judged string. A step takes at most about 0.1 µs. Any operation that may take more than linear time in the
-//! size of the source must be counted.
+//! string that the analysis computes or judges. A step takes at most about 0.1 µs. Any operation that may take more
+//! than linear time in the size of the source must be counted.
 
 use foldhash::HashMap;
 use std::cell::{Cell, RefCell};
@@ -12,8 +12,8 @@ const STEPS_MIN: usize = 400_000;
 /// The number of additional steps for each byte of the source. Of 61,000 honest scripts, none takes more than a quarter
 /// of its limit.
 const STEPS_PER_BYTE: usize = 3;
-/// The maximum length of a string that the analysis may split into characters, in bytes. The bytes up to this length
-/// cost more steps.
+/// The maximum length of a string that the analysis may split into characters, in bytes. Because a split takes more
+/// time, each byte up to this length costs more steps.
 const TAKEN_APART_BYTES: usize = 1024;
 /// The fixed cost of parsing a string as a formula or as code, in steps.
 const STARTED: usize = 32;
@@ -25,7 +25,7 @@ pub const fn steps_max(source_bytes: usize) -> usize {
     STEPS_MIN + STEPS_PER_BYTE * source_bytes
 }
 
-/// Returns the number of steps that folding a string of `bytes` bytes costs.
+/// Returns the number of steps for computing a string from a known string of `bytes` bytes.
 pub(super) const fn folding(bytes: usize) -> usize {
     let apart = if bytes < TAKEN_APART_BYTES { bytes } else { TAKEN_APART_BYTES };
     apart / 4 + bytes / 16
@@ -43,7 +43,8 @@ pub(super) enum Judgement {
     Code(usize),
 }
 
-/// Counts the steps of an analysis and of the strings of code in it, and caches the judgements of strings.
+/// Counts the steps of the analysis of a script, including the strings that the script runs as code. Also caches the
+/// judgements of strings.
 #[derive(Debug)]
 pub(super) struct Work {
     steps: Cell<usize>,
@@ -57,7 +58,7 @@ impl Work {
         Self { steps: Cell::new(0), max, judged: RefCell::default() }
     }
 
-    /// Creates the counter for the search for checks, which has its own limit of steps.
+    /// Creates the step counter for the search for the checks of a script. The search has its own limit of steps.
     pub(super) fn for_checks(source: &str) -> Self {
         Self { max: 20_000 + 20 * source.len(), ..Self::new(source) }
     }

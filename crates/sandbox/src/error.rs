@@ -65,7 +65,7 @@ pub enum Layer {
     Identity,
     /// Limits for memory, processes and other resources, such as `setrlimit(2)`.
     ResourceLimits,
-    /// Restricts file access and signals (`landlock(7)`).
+    /// The run has no capabilities and cannot gain any (`capabilities(7)`).
     Capabilities,
     /// Restricts access to files, and signals (`landlock(7)`).
     Landlock,
@@ -98,7 +98,7 @@ pub enum LaunchError {
     StartLauncher(OsError),
     #[error("process 1 could not be started: {0}")]
     StartInit(OsError),
-    #[error("the launcher ended without a word")]
+    #[error("the launcher ended without reporting an error")]
     LauncherEnded,
     #[error("the mounts could not be made private: {0}")]
     IsolateMounts(OsError),
@@ -134,13 +134,13 @@ pub enum LaunchError {
     RestrictSignals(String),
     #[error("seccomp does not filter system calls: {0}")]
     FilterCalls(String),
-    #[error("all layers are Linux's: macOS has Seatbelt, which is less")]
+    #[error("all layers need Linux: macOS has only Seatbelt")]
     LessThanAllLayers,
     #[error("the memory limit of the run could not be set: {0}")]
     LimitMemory(OsError),
     #[error("Python ended before it was in the sandbox")]
     EndedBeforeSandbox,
-    #[error("Seatbelt does not hold the process: {0}")]
+    #[error("Seatbelt does not confine the process: {0}")]
     EnterSeatbelt(String),
     #[error("the interpreter did not start: {0}")]
     Execute(OsError),

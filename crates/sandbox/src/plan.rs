@@ -171,7 +171,7 @@ impl Limits {
     }
 }
 
-/// The reason why a run has no plan.
+/// The reason why no plan can be made for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// The interpreter was removed after it was found.
@@ -183,11 +183,11 @@ pub enum PlanError {
     /// A path from the admin does not exist. This is an error, so that the admin notices a typing error.
     #[error("QWED_MCP_READ_PATHS lists {0}, which does not exist")]
     ReadPathMissing(PathBuf),
-    /// A path from the admin is not UTF-8, so it cannot be sent as text.
+    /// A path from the admin is not UTF-8, so the plan cannot be sent to the supervisor as JSON.
     #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8")]
     ReadPathNotText(PathBuf),
     /// Every candidate for the scratch folder overlaps a readable path.
-    #[error("there is no place for the scratch folder, because scripts can read all candidates")]
+    #[error("no path is free for the scratch folder, because scripts can read all candidates")]
     NoScratchPlace,
     /// A path from the admin is the root folder or an interface to the kernel, which no run may read.
     #[error("QWED_MCP_READ_PATHS lists {0}, which no script may read")]
@@ -200,20 +200,20 @@ impl PlanError {
         match self {
             Self::ProgramMissing(_) => "the interpreter no longer exists",
             Self::ReadPathRelative(_) => "an entry of QWED_MCP_READ_PATHS is not an absolute path",
-            Self::ReadPathMissing(_) => "an entry of QWED_MCP_READ_PATHS is not there",
+            Self::ReadPathMissing(_) => "an entry of QWED_MCP_READ_PATHS does not exist",
             Self::ReadPathNotText(_) => "an entry of QWED_MCP_READ_PATHS is not UTF-8",
             Self::ReadPathRefused(_) => {
-                "an entry of QWED_MCP_READ_PATHS cannot be opened to scripts"
+                "an entry of QWED_MCP_READ_PATHS must not be readable to scripts"
             }
             Self::NoScratchPlace => "QWED_MCP_READ_PATHS leaves no place for the scratch folder",
         }
     }
 
-    /// Returns the admin's remedy for this error.
+    /// Returns advice for the admin: how to correct the cause of this error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "restart the server",
-            Self::ReadPathRelative(_) => "write it from / on; ~ and variables are not expanded",
+            Self::ReadPathRelative(_) => "write an absolute path; ~ and variables are not expanded",
             Self::ReadPathMissing(_) => "correct or remove it",
             Self::ReadPathNotText(_) => "give it another name",
             Self::ReadPathRefused(_) => "list folders below / that are not in /proc, /sys or /dev",
@@ -315,7 +315,8 @@ pub fn is_store(path: &Path) -> bool {
     STORES.iter().any(|store| path == Path::new(store))
 }
 
-/// Returns whether a path may ever be readable to a run. The root folder and the interfaces to the kernel never are.
+/// Returns whether a path may ever be readable to a run. The root folder and the interfaces to the kernel are never
+/// readable.
 pub fn may_be_readable(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))

@@ -1,4 +1,5 @@
-//! Finds the admin's remedy for a missing layer. This module reads settings, but never changes a setting.
+//! Finds advice for the admin: how to enable a layer of the sandbox that cannot be applied. This module reads settings,
+//! but never changes a setting.
 
 use std::fs;
 use std::path::Path;
@@ -108,9 +109,9 @@ fn seatbelt_remedy(error: &LaunchError) -> &'static str {
         "macOS 14 or later is needed (its /usr/sbin/taskpolicy accepts -m), and a Python with \
          ctypes that starts with -S"
     } else {
-        "a process that is in a sandbox cannot enter another one: start the server outside of the \
-         sandbox of an app, a coding agent or a build; if it is in none, please report this with \
-         the version of macOS"
+        "a process in a sandbox cannot enter another sandbox: start the server outside of the \
+         sandbox of an app, a coding agent or a build; if no such sandbox exists, please report \
+         this with the version of macOS"
     }
 }
 

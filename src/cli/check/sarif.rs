@@ -46,7 +46,7 @@ fn rules() -> Vec<Value> {
     }));
     rules.push(json!({
         "id": NO_RULE,
-        "shortDescription": { "text": "the source cannot be analysed, or there is more in it" },
+        "shortDescription": { "text": "the source cannot be analysed, or has more findings" },
         "help": { "text": "Instead: a script that Python accepts, of at most 1 MiB" },
         "defaultConfiguration": { "level": level(Severity::Block) },
     }));

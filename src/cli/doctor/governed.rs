@@ -111,7 +111,7 @@ impl Governed {
         rows.push(match &self.data {
             Ok((folder, FolderState { mode, owner, is_private })) => {
                 let folder = folder.display();
-                let warning = if *is_private { "" } else { ": NOT this user's alone" };
+                let warning = if *is_private { "" } else { ": OTHER USERS MAY HAVE ACCESS" };
                 ("data folder", format!("{folder}, mode {mode:04o}, owner {owner}{warning}"))
             }
             Err(error) => ("data folder", format!("NONE: {error}")),

@@ -13,8 +13,8 @@ use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
-/// An unknown name counts as a misspelling of a known name only if it has at least this number of letters for each
-/// difference between the two names.
+/// An unknown name counts as a misspelling of a known name only if the unknown name has at least this number of letters
+/// for each difference between the two names.
 const LETTERS_PER_DIFFERENCE: usize = 3;
 
 /// The setup of a server, with its problems.
@@ -24,9 +24,11 @@ pub(super) struct Setup {
     manifest: Option<(PathBuf, Result<(), String>)>,
     /// The file for the bill of materials, and the reason if the file cannot be written.
     bill: Option<(PathBuf, Result<(), String>)>,
-    /// A right that the database's user should not have, or the reason why the database cannot be used.
+    /// A right that the server's database role should not have, or the reason why the database cannot be used. `None`
+    /// if no shared database is configured.
     database: Option<Result<Option<Excess>, String>>,
-    /// Whether a token is set although nothing uses it.
+    /// Whether `QWED_MCP_AUTH_TOKEN` or `QWED_MCP_AUTH_TOKEN_FILE` is set without a policy. Nothing uses the token
+    /// then.
     has_unused_token: bool,
     unknown: Vec<Unknown>,
 }
@@ -163,8 +165,8 @@ impl Setup {
     }
 }
 
-/// Checks whether the database's user has a right that it should not have. Returns `None` if no shared database is
-/// configured. Changes nothing in the database.
+/// Checks whether the server's database role has a right that servers should not have. Returns `None` if no shared
+/// database is configured. Changes nothing in the database.
 async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>> {
     let url = DatabaseUrl::parse(settings.store.as_ref()?).map_err(DatabaseError::Url);
     let asked = async { Database::at(url?).excess().await };

@@ -23,9 +23,10 @@ const SWITCHES: [&str; 6] = [
 const CONTAINER_MARKS: [&str; 3] =
     ["/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"];
 
-/// The rows of the diagnosis that are left out. They contain folders of the user, or the output of other programs.
+/// The labels of the rows that are left out of the block. These rows contain folders of the user, or the output of
+/// other programs.
 const LEFT_OUT: [&str; 2] = ["", "home folder"];
-/// The name of the row about the user that scripts run as. Only the reason at the end of this row is shared.
+/// The label of the row about the user under which scripts run. Only the reason at the end of this row is shared.
 const USER_ROW: &str = "scripts run as";
 
 /// The characters that end a path in a text.

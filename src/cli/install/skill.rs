@@ -1,5 +1,5 @@
-//! `qwed-mcp install --skill`: copies the skill of this server into the folders in which agents look for skills, or
-//! removes it.
+//! `qwed-mcp install --skill`: copies the skill of this server into the folders in which agents search for skills, or
+//! removes the skill from these folders.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::show;
 use crate::clients::{Places, SkillChange, SkillEffect, skill_folders};
 use crate::skill::SKILL;
 
-/// Adds or removes the skill of the user, or of a project. If `is_dry`, changes nothing.
+/// Adds or removes the skill, for the user or for a project. If `is_dry`, changes nothing.
 pub(super) fn install(
     places: &Places,
     project: Option<&Path>,

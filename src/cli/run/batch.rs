@@ -162,8 +162,8 @@ impl AnalysisWord {
     }
 }
 
-/// Fails if an option of a batch is given without `--batch`. Clap's `requires = "batch"` cannot check this. Clap
-/// ignores it if a script is given, because `--batch` conflicts with a script.
+/// Fails if an option of a batch is given without `--batch`. Clap's `requires = "batch"` is not enough. If a script is
+/// given, clap ignores `requires`, because `--batch` conflicts with a script.
 pub(super) fn require_batch(
     command: &mut clap::Command,
     given: &ArgMatches,
@@ -279,8 +279,9 @@ fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> 
     files.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// Fails if scripts could read the files of the batch, unless an option allows it. The input contains the expected
-/// outputs. The output contains the outputs of other scripts. Returns the conditions under which scripts are judged.
+/// Fails if scripts could read the files of the batch, unless the command line permits this. The input file contains
+/// the expected outputs, and the output file contains the outputs of other scripts. Otherwise returns the conditions
+/// that decide whether a script may pass.
 async fn require_hidden_answers(
     executor: &dyn Executor,
     files: &[PathBuf],

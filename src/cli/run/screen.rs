@@ -177,8 +177,8 @@ impl<W: Write + IsTerminal> Sink<W> {
         self.stream.flush()
     }
 
-    /// Writes a replacement character if the output so far ends within a character. Returns whether a replacement
-    /// character was written.
+    /// If the output so far ends in the middle of a UTF-8 character, writes a replacement character. Returns whether a
+    /// replacement character was written.
     fn end(&mut self) -> io::Result<bool> {
         let end = self.visible.as_mut().map_or("", VisibleBytes::end);
         self.stream.write_all(end.as_bytes())?;

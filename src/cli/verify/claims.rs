@@ -20,7 +20,7 @@ const MARK: &str = "verify";
 const PYTHON: [&str; 3] = ["python", "python3", "py"];
 /// The directives of reStructuredText and Sphinx for code.
 const DIRECTIVES: [&str; 3] = ["code-block", "code", "sourcecode"];
-/// The directives, other than directives for code, with a body that cannot contain directives.
+/// Further directives of reStructuredText and Sphinx with a literal body. Text in such a body is never a directive.
 const LITERAL: [&str; 9] = [
     "raw",
     "parsed-literal",
@@ -247,7 +247,7 @@ fn of_restructured_text(text: &str) -> Vec<Claim> {
 }
 
 /// Returns the claim of a directive for code, if the directive is marked. The directive is on the line `number`.
-/// `block` contains the lines below it.
+/// `block` contains the lines below the directive.
 fn of_directive(argument: &str, block: &[RstLine], number: usize) -> Option<Claim> {
     // The argument and the options come before the first blank line.
     let head = block.iter().take_while(|line| !line.is_blank()).count();

@@ -25,13 +25,13 @@ pub(super) struct Verified {
     pub(super) outcome: Conclusion,
     /// The details of the outcome, in one line.
     pub(super) reason: String,
-    /// The checks, with lines of the document.
+    /// The checks of the claim. Their line numbers refer to the document.
     pub(super) checks: Vec<CheckReport>,
     pub(super) duration: Duration,
 }
 
 impl Verified {
-    /// Creates the entry of a document that could not be read.
+    /// Creates the entry of the report for a document that could not be read.
     pub(super) fn unread(file: &Path, error: &str) -> Self {
         Self {
             file: file.display().to_string(),
@@ -89,7 +89,8 @@ pub(super) fn line(claim: &Verified) -> String {
         Level::Error => Label::Error.style(),
     };
     let place = one_line(&format!("{file}:{line}"));
-    // Break commands such as `##[error]`, because a GitHub runner executes them anywhere in a line.
+    // Insert a space into commands such as `##[error]`, because a GitHub runner executes such commands anywhere in a
+    // line.
     let reason = reason.replace("##[", "## [");
     format!("{BOLD}{place}{BOLD:#}: {style}{}{style:#}: {reason}\n", claim.words())
 }
@@ -181,8 +182,8 @@ pub(super) fn junit(claims: &[Verified]) -> String {
     xml + "</testsuites>\n"
 }
 
-/// Returns a text as the value of an attribute (XML 1.0, 2.2 and 2.4). Escapes control characters, U+FFFE and U+FFFF
-/// as in Rust, because XML does not allow them.
+/// Returns a text as the value of an attribute (XML 1.0, sections 2.2 and 2.4). Replaces control characters, U+FFFE and
+/// U+FFFF by Rust's escape sequences, because XML does not allow these characters.
 fn attribute(text: &str) -> String {
     let text = one_line(text).replace('\u{fffe}', r"\u{fffe}").replace('\u{ffff}', r"\u{ffff}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -64,7 +64,7 @@ pub(super) enum ForkServerError {
     /// Below tier 3, the children of a fork server cannot be confined.
     #[error("warm interpreters need tier 3 of the sandbox")]
     NotAtThisTier,
-    /// Other implementations of Python have no functions for a fork.
+    /// Only `CPython` has the functions that a fork server calls before and after a fork.
     #[error("warm interpreters need CPython, not {0}")]
     NotCPython(String),
     /// Modules could be loaded from the workspace. They must not run in the fork server, because the fork server has
@@ -124,8 +124,8 @@ impl Running {
 }
 
 impl ForkServer {
-    /// Starts a fork server for the interpreter and the sandbox of `alone`. Waits until the fork server has loaded all
-    /// modules. Also returns the folders from which the modules were loaded.
+    /// Starts a fork server with the interpreter and the sandbox of the executor `alone`. Waits until the fork server
+    /// has loaded all modules. Also returns the folders from which the modules were loaded.
     pub(super) async fn start(
         alone: &OneShotExecutor,
         loading: &Loading,

@@ -69,7 +69,7 @@ struct Keeper {
     /// The time without a call after which the fork server ends; `None` if it never ends for this reason.
     idle: Option<Duration>,
     state: Mutex<State>,
-    /// Notified when the start of a fork server has ended.
+    /// Notified when the start of a fork server has succeeded or failed, and when the server shuts down.
     changed: Notify,
     /// The number of fork servers that became ready.
     starts: AtomicU64,

@@ -120,7 +120,7 @@ impl Demand {
     }
 }
 
-/// A script that waits for a spare, for as long as this value lives.
+/// Counts a script as waiting for a spare until this value is dropped.
 #[derive(Debug)]
 struct Waiting(Arc<Demand>);
 
@@ -130,7 +130,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A run that is counted for as long as this value lives.
+/// Counts a run until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Demand>);
 

@@ -38,7 +38,7 @@ struct WatchedRun {
 struct Known {
     /// The CPU time of the run, and the time for which other processes kept the run from the processors.
     time: ProcessorTime,
-    /// The permit to run before the run has its CPU weight. Dropped when the run has its CPU weight, or is over.
+    /// The permit that the run holds until it has its CPU weight or is over.
     unsettled: Option<OwnedSemaphorePermit>,
 }
 
@@ -80,8 +80,8 @@ impl WatchOfRun {
 }
 
 impl RunsWatch {
-    /// Watches `python` and its descendants. Descendants without a parent become children of `init`. Drops `unsettled`
-    /// when the run has its CPU weight.
+    /// Watches `python` and its descendants. If the parent of a descendant has ended, the descendant is a child of
+    /// `init`. Drops `unsettled` when the run has its CPU weight.
     pub(super) fn start(
         &self,
         watch: MemoryWatch,

@@ -235,7 +235,8 @@ impl Spare {
         let _ = timeout(DRAIN_TIMEOUT, rest).await;
     }
 
-    /// Sends the script, and reads the output until there is a reason to stop.
+    /// Sends the script, and reads the run's output. Returns the reason to stop: for example, the run has ended, or it
+    /// exceeds a limit.
     async fn follow(
         &mut self,
         given: Given<'_>,
@@ -273,7 +274,7 @@ impl Spare {
             std::future::pending().await
         };
         let too_much = async {
-            // The watch begins after a delay, because most runs end before.
+            // The watch begins after a delay, because most runs end before the delay is over.
             sleep(WATCH_INTERVAL).await;
             // If the watch fails, the run ends with `Exceeded::Memory`, because no run may continue without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };

@@ -32,7 +32,7 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// The offset of the next page; `None` for the last page.
     pub(crate) next_offset: Option<usize>,
-    /// Whether a limit cut the list, so that some items are on no page.
+    /// Whether the list is incomplete because a limit was reached. The missing items are on no page.
     pub(crate) truncated: bool,
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Page<T> {
 pub(crate) struct RunEntry {
     pub(crate) run_id: Uuid,
     pub(crate) state: RunState,
-    /// The time of the run's end. If the run has no evidence, this is the time of the last change of the run's folder.
+    /// The time at which the run ended. If the run has no evidence, this is the modification time of the run's folder.
     pub(crate) finished: Timestamp,
     pub(crate) files: usize,
     /// The size of all files together, in bytes.
     pub(crate) bytes: u64,
-    /// Whether the run has more files than `files` and `bytes` count.
+    /// Whether the run has files that `files` and `bytes` do not include, because a limit was reached.
     pub(crate) has_more: bool,
 }
 
@@ -56,8 +56,8 @@ pub(crate) struct FileEntry {
     pub(crate) bytes: u64,
     /// The media type for the file extension.
     pub(crate) media_type: &'static str,
-    /// Whether the file can be read. It must be a regular file with one hard link, and a valid path for
-    /// [`Artifacts::read`].
+    /// Whether [`Artifacts::read`] can read the file. This requires a regular file with one hard link, and a path that
+    /// [`Artifacts::read`] accepts.
     pub(crate) readable: bool,
 }
 
@@ -86,7 +86,7 @@ impl Artifacts {
     }
 
     /// Lists the newest runs, newest first. Also returns whether more runs exist. Slower than [`Self::list_runs`],
-    /// because it counts up to [`ENTRIES_MAX`] files of each run.
+    /// because this method counts up to [`ENTRIES_MAX`] files of each run.
     pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
         let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
@@ -146,7 +146,7 @@ impl Artifacts {
 /// Finds the newest runs, newest first. Also returns whether more runs exist. Examines all runs, because the folder is
 /// not sorted by time.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
-    // This closure returns `None` if the run was removed meanwhile.
+    // This closure returns `None` if the run was removed after its name was read.
     let run = |name: &OsStr| {
         let run_id = run_id_of(name)?;
         let folder = root.folder(name).ok()?;

@@ -74,12 +74,12 @@ pub(crate) struct Chunk {
 pub(crate) enum Content {
     /// UTF-8 text.
     Text(String),
-    /// Any other bytes, in base64.
+    /// Bytes that are not UTF-8, in base64.
     Binary(String),
 }
 
 impl Artifacts {
-    /// Reads up to `limit` bytes at `offset` of the run's file at the relative `path`.
+    /// Reads up to `limit` bytes of a file, starting at `offset`. `path` is relative to the folder of the run.
     ///
     /// A chunk of a UTF-8 text never ends within a character. So every chunk is valid UTF-8 if each read starts at the
     /// `next_offset` of the previous chunk.
@@ -104,8 +104,8 @@ impl Artifacts {
     }
 
     /// Reads the whole file to compute its SHA-256, and returns a chunk like [`Self::read`]. The SHA-256 is `None` if
-    /// the length of the file is not `total_bytes`. The chunk and the SHA-256 come from the same read, so they match
-    /// even if the file changes meanwhile.
+    /// the file does not have the expected length `total_bytes`. The chunk and the SHA-256 come from the same read, so
+    /// they match even if the file changes meanwhile.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -168,7 +168,7 @@ impl Opened {
     }
 }
 
-/// A range of bytes in a stream that is read in parts. Stores only the bytes of this range.
+/// Collects the bytes of one range from a stream that arrives in parts, and discards all other bytes.
 pub(super) struct Window {
     /// The number of bytes in the stream from the current position to the start of the range.
     before: u64,
@@ -189,8 +189,8 @@ impl Window {
     }
 }
 
-/// Computes the SHA-256 of a file, and passes each part of it to `consume`. Returns `None` if the length of the file is
-/// not `total_bytes`.
+/// Reads a file in parts to compute its SHA-256, and passes each part to `consume`. Returns `None` if the length of the
+/// file is not `total_bytes`.
 pub(super) fn hash(
     file: impl io::Read,
     total_bytes: u64,
@@ -252,7 +252,7 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     Ok(parsed.to_owned())
 }
 
-/// Opens a file of a run. Opens each component of the path relative to its parent folder.
+/// Opens a file of a run. Opens each component of the path relative to its parent folder, without following symlinks.
 pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     let opened = |error: io::Error| {
         let kind = error.kind();

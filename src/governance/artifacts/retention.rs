@@ -24,12 +24,12 @@ use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
 use crate::folder::{Bounds, Folder};
 use crate::ledger::{LoggedRun, StoreError};
 
-/// The maximum number of files and folders that are counted for the size of a run. Further files do not count.
+/// The size of a run is computed from at most this number of files and folders. Further files are ignored.
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
 /// The maximum number of runs that one clean-up examines.
 const RUNS_MAX: usize = 100_000;
-/// The number of runs in one batch. The removals of a batch are recorded together. The number is limited because the
-/// lock of each run is an open file.
+/// The number of runs that are removed in one batch. All removals of a batch are recorded together. The number is
+/// limited because the lock of each run is an open file.
 const RUNS_AT_ONCE: usize = 64;
 /// The number of runs in one query of the audit log. It is limited because other readers of the log wait for the query.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
@@ -69,9 +69,9 @@ pub(crate) enum RetentionError {
     Store(#[from] StoreError),
 }
 
-/// The part of the audit log that a clean-up needs.
+/// The operations of the audit log that a clean-up of old runs needs.
 pub(crate) trait RemovalLog {
-    /// Looks up runs in the log. The result has the order of `run_ids`.
+    /// Returns the facts that the log contains about these runs, in the order of `run_ids`.
     fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
     /// Records the removal of all these runs. If this fails, no removal is recorded.
@@ -104,7 +104,7 @@ impl RemovalReason {
     }
 }
 
-/// A run that was renamed for its removal.
+/// A run that is being removed, after its folder was renamed.
 #[derive(Clone, Copy)]
 struct SetAside {
     run_id: Uuid,
@@ -387,9 +387,9 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
     disk_bytes
 }
 
-/// Opens the lock file of a run, or creates the file if it is missing. The file is missing if the run's server died
-/// early, or if the server is just creating the run. In the second case, the server then fails to create the lock file,
-/// so it starts no run in a folder that is being removed.
+/// Opens the lock file of a run, or creates the file if it is missing. The file is missing if the server died while it
+/// created the run, or if the server is still creating the run. In the second case, the server then fails to create the
+/// lock file. So no run starts in a folder that is being removed.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

@@ -1,4 +1,5 @@
-//! Compares the files of all runs with the audit log, and the audit log with the runs. Never changes a file.
+//! Checks that the files of all runs match the audit log, and that no run in the audit log is missing. Never changes a
+//! file.
 
 use std::ops::ControlFlow;
 
@@ -12,20 +13,20 @@ use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState}
 use crate::ledger::Store;
 
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// The maximum number of missing runs that are collected from the log in one batch. Each run of a batch is then
-/// checked.
+/// Runs that are in the log but have no folder are first collected and then checked. This is the maximum number of runs
+/// that are collected before they are checked.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ArtifactsVerification {
-    /// Runs with only unchanged files.
+    /// The number of runs in which no file has changed.
     pub(crate) intact: u64,
-    /// Runs that lack a hash, and in which no difference was found.
+    /// The number of runs in which no difference was found, but at least one hash is missing.
     pub(crate) unconfirmed: u64,
     pub(crate) in_progress: u64,
-    /// Runs without evidence because their server died.
+    /// The number of runs without evidence because their server died.
     pub(crate) interrupted: u64,
-    /// Runs that retention has removed.
+    /// The number of runs that retention has removed.
     pub(crate) removed: u64,
     /// The number of differences. A difference is about a file or a whole run.
     pub(crate) different: u64,
@@ -77,7 +78,8 @@ pub(crate) fn verify_artifacts(
     Ok(found)
 }
 
-/// Checks that the evidence still exists for every run that has an end in the log.
+/// Adds a difference for every run that has evidence according to the log, but has no folder. Skips runs that retention
+/// has removed, and runs on other replicas.
 fn verify_ends(
     artifacts: &Artifacts,
     store: &Store,
@@ -125,7 +127,8 @@ fn verify_run(
     found: &mut ArtifactsVerification,
 ) -> Result<(), IntegrityError> {
     match artifacts.state(run_id) {
-        // If the log has the end of a run, the run is not in progress, even if a process has locked its folder.
+        // If the log has a row about the end of a run, the run is not in progress, even if a process has locked its
+        // folder.
         Ok(RunState::InProgress) if !store.recorded_run(run_id)?.has_end() => {
             found.in_progress += 1;
             return Ok(());
@@ -181,7 +184,7 @@ fn verify_run(
         Err(error) => return Err(error.into()),
     }
     if found.different > different_before {
-        // If the run was removed during the comparison, the differences prove nothing.
+        // If the run was removed during the comparison, the removal may have caused the differences.
         if is_removed(artifacts, store, run_id)? {
             found.different = different_before;
             found.differences.truncate(named_before);

@@ -43,8 +43,9 @@ impl Fixture {
         self.store.append(&[entry]).unwrap();
     }
 
-    /// Creates a run that left `stdout.txt`, `files/a` and `files/b`. The evidence has no hash of `files/b`. `end` gets
-    /// the SHA-256 of the evidence, and returns the details of the row about the run's end, or `None` for no row.
+    /// Creates a run that left `stdout.txt`, `files/a` and `files/b`. The evidence has no hash of `files/b`. `end` is
+    /// called with the SHA-256 of the evidence, and returns the details of the row about the run's end, or `None` for
+    /// no row.
     fn run(&self, end: impl FnOnce(String) -> Option<Value>) -> Uuid {
         let run_id = Uuid::new_v4();
         self.append(run_id, AuditEvent::ToolStarted, json!({}));
@@ -199,7 +200,7 @@ fn evidence_that_the_log_says_was_not_there_is_refused() {
     let made_up = Uuid::new_v4();
     drop(fixture.artifacts.create_run(made_up).unwrap());
     fs::write(fixture.path(made_up, EVIDENCE), "{}").unwrap();
-    assert!(fixture.evidence(made_up).ends_with("that the audit log knows nothing of"));
+    assert!(fixture.evidence(made_up).ends_with("that is not in the audit log"));
     assert_eq!(fixture.evidence(Uuid::new_v4()), format!("error: {}", ArtifactError::RunNotFound));
     assert_eq!(fixture.verify().different, 3);
 }
@@ -281,7 +282,7 @@ fn a_run_that_ends_or_is_removed_meanwhile_is_not_accused() {
                 ];
                 for told in told {
                     assert!(!told.contains("missing") && !told.contains("not what"), "{told}");
-                    assert!(!told.contains("knows nothing of"), "{told}");
+                    assert!(!told.contains("that is not in the audit log"), "{told}");
                 }
             }
         };
@@ -397,7 +398,8 @@ fn runs_of_which_something_is_different_are_not_intact() {
 #[test]
 fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let fixture = Fixture::new();
-    // The log has a removal, but the run still exists. It is compared like any other run.
+    // The log has a row about the removal of this run, but the run still exists. Such a run is compared like any other
+    // run.
     let there = fixture.attested();
     fixture.append(there, AuditEvent::ArtifactsRemoved, json!({}));
     assert_eq!(fixture.evidence(there), "confirmed");
@@ -405,7 +407,7 @@ fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let changed = Difference::new("stdout.txt", Change::Changed);
     assert_eq!(fixture.content(there, "stdout.txt"), format!("error: {changed}"));
     assert_eq!(fixture.changes(), [("stdout.txt".to_owned(), Change::Changed)]);
-    // The run does not exist, but the log has no removal.
+    // The run does not exist, but the log has no row about its removal.
     let gone = fixture.attested();
     fs::remove_dir_all(fixture.path(gone, "")).unwrap();
     let missing = Difference::new(EVIDENCE, Change::Missing);

@@ -11,7 +11,8 @@ use thiserror::Error;
 
 /// The maximum number of files in the folder.
 const FILES_MAX: usize = 20_000;
-/// The limit for all files together, in bytes. The start of each run waits for their hashes.
+/// The maximum total size of the files, in bytes. The size is limited because a run starts only after all files are
+/// hashed.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The maximum nesting of folders.
 const DEPTH_MAX: usize = 64;

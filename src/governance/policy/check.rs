@@ -9,7 +9,7 @@ use crate::plain_text::without_error_numbers;
 use crate::sandbox::may_be_readable;
 use crate::strict_modes::require_protected;
 
-/// The result of a check.
+/// The result of checking a policy file.
 #[derive(Debug)]
 pub(crate) struct PolicyCheck {
     /// The policy; `None` if it has mistakes.
@@ -116,8 +116,9 @@ fn warnings_of(policy: &Policy) -> Vec<String> {
                 "sandbox.allowed_paths: {name} is never opened to tests: run_pytest is refused"
             ));
         } else if !path.exists() {
-            warnings
-                .push(format!("sandbox.allowed_paths: {name} is not there: run_pytest is refused"));
+            warnings.push(format!(
+                "sandbox.allowed_paths: {name} does not exist: run_pytest is refused"
+            ));
         }
     }
     warnings

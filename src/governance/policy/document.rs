@@ -14,7 +14,7 @@ use super::PolicyError;
 /// The maximum length of a key that an error quotes, in characters.
 const KEY_CHARS_MAX: usize = 64;
 
-/// A parsed document. It may contain unknown keys.
+/// A parsed TOML document. It may contain unknown keys.
 pub(super) struct Document<'t> {
     text: &'t str,
     root: DeTable<'t>,

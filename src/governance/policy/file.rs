@@ -13,9 +13,9 @@ use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// A stamp identifies the content of a file only if the last change is at least this old when the file is read.
-/// Timestamps of file systems have steps of up to two seconds. So a file with a more recent change may change again
-/// without a new timestamp.
+/// If the policy file was changed less than this time before it was read, the next call reads the file again, even if
+/// the metadata of the file is unchanged. The timestamps of some file systems have steps of two seconds. So a file that
+/// was just changed may change again without a new timestamp.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The policy file, with its last content. While the file is unusable, every governed call is refused.
@@ -80,8 +80,8 @@ impl PolicyFile {
     }
 }
 
-/// Fails if `path`, the path of the policy, leads through the workspace, because code in the workspace could then
-/// replace the policy.
+/// Fails if the policy at `path` is in the workspace, or if a symlink in `path` leads through the workspace. Code in
+/// the workspace could then replace the policy.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
     // `UntrustedFolder::new` returns `None` for a folder that does not exist.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
@@ -92,7 +92,8 @@ pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), Policy
     Ok(())
 }
 
-/// Provides the current workspace to the executor, which never runs code of this folder outside of the sandbox.
+/// Provides the workspace of the current policy to the executor. The executor never runs code of the workspace outside
+/// of the sandbox.
 impl From<Arc<PolicyFile>> for Untrusted {
     fn from(policy: Arc<PolicyFile>) -> Self {
         Self::looked_up_by(move || {
@@ -108,10 +109,10 @@ pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     let path_text = path.display();
     let is_unread = matches!(error, PolicyError::Unreadable(_));
     if is_unread && path.starts_with("~") {
-        format!("{path_text}: {error}; ~ is not expanded, write the path from / on")
+        format!("{path_text}: {error}; ~ is not expanded; write an absolute path")
     } else if is_unread && path.is_relative() {
         let folder = std::env::current_dir().unwrap_or_default();
-        format!("{path_text}: {error}; it was looked for in {}", folder.display())
+        format!("{path_text}: {error}; the path is relative to {}", folder.display())
     } else {
         format!("{path_text}: {}", error.for_admin())
     }
@@ -247,8 +248,8 @@ mod tests {
         let missing = PolicyError::Unreadable("No such file or directory".to_owned());
         let folder = std::env::current_dir().unwrap();
         for (path, end) in [
-            ("~/policy.toml", "; ~ is not expanded, write the path from / on".to_owned()),
-            ("policy.toml", format!("; it was looked for in {}", folder.display())),
+            ("~/policy.toml", "; ~ is not expanded; write an absolute path".to_owned()),
+            ("policy.toml", format!("; the path is relative to {}", folder.display())),
             ("/policy.toml", String::new()),
         ] {
             assert_eq!(explained(Path::new(path), &missing), format!("{path}: {missing}{end}"));

@@ -442,7 +442,7 @@ fn a_check_tells_what_a_call_would_meet() {
         (good.replace("\"\n", "/missing\"\n"), false, Some("/missing: No such file or directory")),
         (good.replace("\"\n", "/file\"\n"), false, Some("is not a folder")),
         (allowed("/proc"), false, Some("/proc is never opened to tests")),
-        (allowed("/missing"), false, Some("/missing is not there")),
+        (allowed("/missing"), false, Some("/missing does not exist")),
     ] {
         fs::write(&path, &text).unwrap();
         let check = PolicyCheck::of(&path).unwrap();

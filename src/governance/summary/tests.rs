@@ -152,8 +152,8 @@ fn the_first_line_of_a_reply_has_the_tests_that_did_not_run() {
         counts["controls"] = controls;
         summary(&report(&[counts])).text()
     };
-    let expected = "14 passed in 0.42 s\n\nControl, with the assertions turned round: 11 of 14 tests failed \
-                    as they should";
+    let expected = "14 passed in 0.42 s\n\nControl, with the assertions inverted: 11 of 14 tests \
+                    failed as they should";
     assert_eq!(controlled(json!([11, 14])), expected);
     assert_eq!(controlled(json!([15, 14])), "14 passed in 0.42 s");
 }

@@ -9,7 +9,7 @@ const BYTES_MAX: u64 = 16 * 1024 * 1024;
 const PATH_BYTES_MAX: usize = 4096;
 
 const HEADER_BYTES: usize = 12;
-/// The length of an entry without its path, in bytes.
+/// The length of an index entry without its path, in bytes.
 const FIXED_BYTES: usize = 62;
 /// The length of an object id, and of the digest at the end of the index, in bytes.
 const DIGEST_BYTES: usize = 20;
@@ -17,10 +17,10 @@ const MODE_AT: usize = 24;
 const ID_AT: usize = 40;
 const FLAGS_AT: usize = 60;
 
-/// The flag that is set if an entry also has extended flags.
+/// The flag that is set if an index entry also has extended flags.
 const EXTENDED: u16 = 0x4000;
-/// The bits for the stage of an entry. They are a part of the entry's flags, and are not zero during an unfinished
-/// merge.
+/// The bits for the stage of an index entry. These bits are a part of the entry's flags. During an unfinished merge,
+/// they are not zero.
 const STAGES: u16 = 0x3000;
 /// The extended flag of files that are deliberately not checked out.
 const SKIP_WORKTREE: u16 = 0x4000;

@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-/// A file of a tree.
+/// A file in a Git tree.
 #[derive(Debug)]
 pub(super) struct TreeItem {
     /// The path relative to the root of the tree.

@@ -36,10 +36,10 @@ pub(super) fn script_of(stored: &[u8]) -> (String, Inputs) {
     both.unwrap_or_else(|| (String::from_utf8_lossy(stored).into_owned(), Inputs::default()))
 }
 
-/// The end of a job, as the values of its columns.
+/// The end of a job in the form of the database: one field for each column.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kept {
-    /// The column with an `End` as JSON.
+    /// The column `result`: a value of the type [`End`] as JSON.
     pub(super) result: String,
     pub(super) stdout: Option<Vec<u8>>,
     pub(super) stderr: Option<Vec<u8>>,
@@ -49,7 +49,7 @@ pub(super) struct Kept {
 /// The content of the column `result`.
 #[derive(Debug, Serialize, Deserialize)]
 enum End {
-    /// The run without its output and plots.
+    /// The outcome of the run. The output and the plots are not part of it, because they have their own columns.
     Ran(Box<Outcome>),
     NotRun(String),
     Lost(String),
@@ -106,7 +106,7 @@ impl Kept {
                 outcome.stderr.text = text(self.stderr);
                 let pngs = self.pictures.unwrap_or_default();
                 let pictures = &mut Arc::make_mut(&mut outcome.pictures).all;
-                // Leave out a picture without a PNG.
+                // If the column has fewer PNGs than the outcome has pictures, drop the pictures without a PNG.
                 pictures.truncate(pngs.len());
                 for (picture, png) in pictures.iter_mut().zip(pngs) {
                     picture.png = png;

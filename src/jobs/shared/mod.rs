@@ -3,8 +3,8 @@
 //!
 //! This file implements the interface for callers. `worker` claims and runs jobs: it commits a claim to disk before the
 //! script starts, renews its lease, and stores the results. `kept` converts the end of a job into columns and back.
-//! `statements` contains the SQL. A row of the database never permits a run: before a run, the worker lets the gateway
-//! decide again whether the script is allowed.
+//! `statements` contains the SQL. A row in the database never permits a run. Before a run, the gateway of the worker's
+//! replica decides again whether the script is allowed.
 //!
 //! A proxy that sends all requests of a user to one replica could not replace this module. Jobs would be lost with
 //! their replica, and other replicas could not return their results.
@@ -129,7 +129,7 @@ pub(crate) struct SharedJobs {
     can_place: AtomicBool,
     /// The jobs that were placed by requests to this server. The newest job is the last.
     placed: Mutex<VecDeque<Placed>>,
-    /// Cancellations that run in the background.
+    /// The tasks that cancel jobs in the background, after clients have cancelled their requests.
     cancellations: TaskTracker,
 }
 

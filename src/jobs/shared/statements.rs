@@ -115,9 +115,9 @@ RETURNING jobs.id, jobs.user_name, jobs.script, jobs.asked_by, jobs.verification
 /// Renews the lease of the jobs that a worker runs. Parameters: id of the worker, ids of the jobs that it runs, lease
 /// in seconds.
 ///
-/// If the table assigns a job to this worker, but the job is not in the list, the reply to the claim was lost and the
-/// job never started. This statement returns such a job to the queue, or ends it if it was cancelled. Returns the jobs
-/// that the worker still owns, and for each job whether it was cancelled.
+/// If the table assigns a job to this worker, but the job's id is not among the parameters, then the worker did not
+/// receive the reply to its claim, and the job never started. This statement returns such a job to the queue, or ends
+/// the job if it was cancelled. Returns the jobs that the worker still owns, and for each job whether it was cancelled.
 pub(super) const RENEW: &str = "
 WITH renewed AS (
     UPDATE jobs SET lease = clock_timestamp() + make_interval(secs => $3)
@@ -143,8 +143,9 @@ pub(super) const IS_FINISHED: &str = "SELECT FROM jobs WHERE id = $1 AND worker 
 
 /// Ends jobs with an expired lease. Parameter: lease in seconds.
 ///
-/// Changes nothing over a connection that is younger than the lease. Workers that lost the database in an outage
-/// therefore have the duration of a lease to reconnect before their jobs are ended.
+/// Changes nothing if this connection to the database is newer than the duration of a lease. After an outage of the
+/// database, all connections are new. The other workers then have the duration of a lease to reconnect and renew their
+/// leases.
 pub(super) const SWEEP: &str = "
 UPDATE jobs SET state = 2, result = json_build_object('Lost', worker_name)::text, worker = NULL, lease = NULL,
     script = NULL, asked_by = NULL, changed_at = clock_timestamp()

@@ -44,7 +44,7 @@ struct Replica {
     begun: Arc<AtomicUsize>,
 }
 
-/// The limits that both implementations have.
+/// The limits that a test sets. Both implementations of background jobs have these limits.
 #[derive(Clone, Copy)]
 struct Bounds {
     running: usize,
@@ -266,7 +266,7 @@ async fn a_replica_without_an_interpreter_leaves_jobs_to_others() {
     without.tier = None;
     let without = shared_with(&url, Bounds::default(), begun, Arc::new(without)).await;
     let first = without.place(1, "").await.unwrap();
-    // The pause is longer than a lease, so the replica looks for jobs several times.
+    // This pause is longer than a lease, so a replica with an interpreter would have claimed the job during the pause.
     sleep(Duration::from_secs(2)).await;
     assert_eq!(without.word(first, "").await, "queued");
     let with = shared(&url, Bounds::default()).await;
@@ -516,7 +516,7 @@ async fn jobs_outlive_the_database() {
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
 }
 
-/// Returns scripts with an audit log in a database, and the store of this log.
+/// Creates `Scripts` with an audit log in a database. Also returns the store that contains this audit log.
 fn governed_scripts(url: &str, folder: &Path, begun: &Arc<AtomicUsize>) -> (Arc<Scripts>, Store) {
     let (settings, _) = Settings::from_lookup(|name| match name {
         "QWED_MCP_TRUSTED_CODE_EXECUTION" => Some("true".into()),
@@ -574,8 +574,8 @@ async fn the_start_of_a_job_waits_for_the_store() {
         let (scripts, cancel) = (Arc::clone(&scripts), cancel.clone());
         tokio::spawn(async move { scripts.require(Some(proof), Some(&cancel)).await })
     };
-    // Each attempt ends after five seconds, and a job without retries makes at most two attempts. If the job still runs
-    // after this sleep, it has retried.
+    // An attempt to reach the killed store ends after five seconds. Without retries, a job makes at most two attempts
+    // and would fail within this sleep. If the job still runs after the sleep, it has retried.
     sleep(Duration::from_secs(12)).await;
     assert_eq!(replica.word(id, "ann").await, "running");
     assert!(!lookup.is_finished(), "{:?}", lookup.await);
@@ -687,7 +687,7 @@ async fn a_result_comes_back_as_it_was() {
     replica.until(id, "", "failed").await;
     let job = replica.job(id, "").await.unwrap();
     let JobState::Ended(JobEnd::Ran(found)) = job.state else { panic!("{:?}", job.id) };
-    // The worker added the verdict, and stored it.
+    // The worker added a verdict to the outcome, and stored both.
     let verdict = found.verdict.clone().unwrap();
     assert_eq!(verdict.outcome, Conclusion::Inconclusive);
     let expected = Outcome { verdict: Some(verdict), ..outcome() };

@@ -125,8 +125,8 @@ impl Worker {
         let _ = self.held_count.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Ends the jobs of this worker and stores them as lost in the database. Returns when their processes are dead and
-    /// the database has replied or its timeout has passed.
+    /// Ends the jobs of this worker and stores them as lost in the database. Returns when the processes of the jobs are
+    /// dead and the jobs are stored. Does not wait longer than a timeout for the database.
     pub(super) async fn shut_down(&self) {
         self.draining.cancel();
         self.stop.cancel();
@@ -233,7 +233,9 @@ impl Worker {
                         }
                     }
                 }
-                Err(error) => tracing::debug!(%error, "nothing is heard from the database"),
+                Err(error) => {
+                    tracing::debug!(%error, "notifications from the database cannot be received");
+                }
             }
             sleep(PAUSE).await;
         }
@@ -278,9 +280,9 @@ impl Worker {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
         };
-        // The run may start at once, because the claim has reserved a turn. A job that was cancelled meanwhile gets its
-        // turn too, because `run` needs the turn, and `run` writes the job's end to the audit log. So the wait for the
-        // turn uses the token `never`, which is never cancelled.
+        // The wait for the turn is short, because the claim has reserved a turn. Wait with the token `never`, which is
+        // never cancelled. A job that is cancelled now must still call `run`, which writes the end of the job to the
+        // audit log, and `run` needs the turn.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
         let request = RunRequest::new(self.limits.run, cancel.clone());
@@ -311,7 +313,8 @@ impl Worker {
     }
 
     /// Stores the end of a job. While the database is unreachable, retries for the lifetime of a job. Returns whether
-    /// the end of the job is stored. Another replica may have stored the end, if it declared the job lost.
+    /// the database contains an end of the job. If another replica has already declared the job lost, `end` is
+    /// discarded, but the result is `true`.
     async fn finish(&self, id: Uuid, end: &JobEnd) -> bool {
         let mut kept = Kept::of_end(end);
         let begun = Instant::now();
@@ -341,7 +344,7 @@ impl Worker {
         false
     }
 
-    /// Returns whether this worker has stored the end of the job. `false` means that it no longer owns the job.
+    /// Returns whether this worker has stored the end of the job. `false` means that the worker no longer owns the job.
     async fn try_finish(
         &self,
         id: Uuid,

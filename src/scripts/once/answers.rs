@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 const RESULTS_MAX: NonZeroUsize = NonZeroUsize::new(32 * 1024).expect("it is not zero");
 
-/// The size of a result in memory in addition to its texts and bytes.
+/// The estimated size in memory of a result without its output, verdict, value and advice, in bytes.
 const RESULT_BYTES: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(super) enum Ended {
     GivenUp,
 }
 
-/// The state of the run with a given key.
+/// The result of the search for a run by its key.
 #[derive(Debug)]
 pub(super) enum Found {
     Stored(Arc<Outcome>),
@@ -111,7 +111,7 @@ impl Answers {
     /// Returns the number of calls that wait for a run.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        // Subtract the references of the table and of the leader, which do not wait.
+        // Subtract the references in `running` and in the `Leader`, because these two do not wait.
         self.lock().running.values().map(|running| Arc::strong_count(running) - 2).sum()
     }
 
@@ -129,7 +129,8 @@ impl State {
             return;
         }
         self.bytes += bytes;
-        // `push` returns the result with the same key, or the result that it removed because of the maximum number.
+        // `push` returns the earlier result with the same key. If the cache already had `RESULTS_MAX` results, `push`
+        // returns the result that it removed.
         let replaced = self.stored.push(key, Stored { outcome, bytes });
         self.bytes -= replaced.map_or(0, |(_, stored)| stored.bytes);
         while self.bytes > BYTES_MAX
@@ -142,7 +143,7 @@ impl State {
 
 /// Estimates the size of a result in memory, in bytes.
 fn size(outcome: &Outcome) -> usize {
-    // The document of a verdict contains many short texts, and each text takes more memory than its characters.
+    // The JSON document in a verdict contains many short texts, and each text takes more memory than its characters.
     let verdict = serde_json::to_vec(&outcome.verdict).map_or(0, |text| 3 * text.len());
     let value = outcome.end_report.value.as_ref().map_or(0, Vec::len);
     let advice = outcome.advice.as_ref().map_or(0, String::len);
@@ -169,13 +170,13 @@ impl Leader {
         self.running.has_ended.cancel();
     }
 
-    /// Ends the run for the waiting calls. Each of them must then run the script itself.
+    /// Ends the wait of the other calls without a result. Each of them must then run the script itself.
     pub(super) fn keep_apart(&self) {
         self.running.result.get_or_init(|| None);
         self.give_up();
     }
 
-    /// Ends the run for the waiting calls. One of them may then run the script for the others.
+    /// Ends the wait of the other calls without a result. One of them may then run the script for the others.
     pub(super) fn give_up(&self) {
         self.end(None);
         self.running.has_ended.cancel();

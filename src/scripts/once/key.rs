@@ -18,7 +18,7 @@ use crate::verification::RULES_SHA256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key(pub(super) [u8; 32]);
 
-/// Computes keys. All keys of this process have the same settings.
+/// Computes keys. Contains the settings that are part of every key.
 #[derive(Debug)]
 pub(super) struct Keys {
     environments: Arc<EnvironmentDigests>,
@@ -88,7 +88,8 @@ impl Keys {
         environment: EnvironmentDigest,
     ) -> Option<Key> {
         let Asked { user, limits, lacks_packages } = asked;
-        // `neighbours` is not part of the key. The executor sets it later, to limit the processes of all runs together.
+        // `neighbours` is not part of the key, because it does not come from the call. The executor sets `neighbours`
+        // when the run starts, to limit the processes of all runs together.
         let RunLimits { timeout, output_bytes_max, takes_pictures, memory_mb, neighbours: _ } =
             limits;
         let digests = script.inputs().digests();

@@ -70,7 +70,7 @@ impl Lookup {
     }
 
     /// Returns whether all runs of the script should have the same result. If runs are deterministic, ignores the
-    /// reasons for differences that deterministic runs do not have.
+    /// causes of differences that determinism removes.
     fn may_be_shared(&self) -> bool {
         let determinism = self.surroundings.determinism;
         self.differences().is_some_and(|of| of.before_run(determinism).is_empty())

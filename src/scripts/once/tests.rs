@@ -33,7 +33,7 @@ struct Machine {
     _folder: TempDir,
     scripts: Scripts,
     executor: Arc<FakeExecutor>,
-    /// Each permit ends one run.
+    /// Each permit of this semaphore lets one run end.
     ends: Arc<Semaphore>,
     ending: Arc<Mutex<Ending>>,
 }

@@ -90,7 +90,8 @@ const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
 
 const INTEGRATIONS: Other = Other::Script("test_the_samples_of_the_document");
 
-/// Blocks that no command prints. Each entry has the page, the beginning of the block, and the check of the block.
+/// Blocks that are neither commands nor configurations. Each entry has the page, the beginning of the block, and the
+/// check of the block.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "let analysis = qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
@@ -320,7 +321,7 @@ fn every_sample_is_run_or_listed() {
             assert!(read("src/lib.rs").contains(&included), "{place}: no doctest includes it");
         }
     }
-    // Each entry of the tables must be in use.
+    // Each entry of `NOT_RUN` and `OTHERS` must match a command or a block.
     for start in NOT_RUN.iter().map(|(start, _)| start) {
         assert!(used.iter().any(|command| command.starts_with(start)), "not in any page: {start}");
     }

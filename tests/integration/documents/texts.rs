@@ -29,7 +29,7 @@ const FOREIGN: [(&str, &str); 4] = [
     ("ulimit -n", "a command of shells"),
 ];
 
-/// Attributes and macros whose text people read.
+/// Attributes and macros with texts for people, such as error messages.
 const SPEAKERS: [&str; 7] =
     ["#[error(", "error!(", "warn!(", ".say(", "context(", "bail!(", "failed("];
 
@@ -189,7 +189,7 @@ fn prefixes(text: &str) -> impl Iterator<Item = &str> {
     text.char_indices().map(|(start, char)| &text[..start + char.len_utf8()])
 }
 
-/// The minimum size of the beginning or end of a piece, because shorter texts match by chance.
+/// The minimum size of a match with the beginning or end of a piece. Shorter texts match by chance.
 const PIECE_BYTES_MIN: usize = 8;
 /// The maximum size of the end of a piece. No text on the page is longer than this.
 const END_BYTES_MAX: usize = 1000;

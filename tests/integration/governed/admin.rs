@@ -118,7 +118,7 @@ fn policy_check_warns_of_what_is_no_mistake_of_the_text() {
             "workspace.root /nonexistent: No such file or directory",
         ),
         ("[workspace]\nroot = \"/dev/null\"", "workspace.root /dev/null is not a folder"),
-        ("[sandbox]\nallowed_paths = [\"/nonexistent\"]", "/nonexistent is not there"),
+        ("[sandbox]\nallowed_paths = [\"/nonexistent\"]", "/nonexistent does not exist"),
         ("[sandbox]\nallowed_paths = [\"/\"]", ": / is never opened to tests"),
         ("[sandbox]\nallowed_paths = [\"/proc/self\"]", ": /proc/self is never opened to tests"),
     ] {
@@ -165,8 +165,8 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, j
 
     let cwd = fs::canonicalize(folder).unwrap();
     let looked = format!(
-        "missing.toml: the policy file cannot be read: No such file or directory; it was looked \
-         for in {}\n",
+        "missing.toml: the policy file cannot be read: No such file or directory; the path is \
+         relative to {}\n",
         cwd.display()
     );
     for (arguments, variable, told) in [
@@ -176,7 +176,7 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, j
             &["~/policy.toml"],
             None,
             "~/policy.toml: the policy file cannot be read: No such file or directory; ~ is not \
-             expanded, write the path from / on\n",
+             expanded; write an absolute path\n",
         ),
         (
             &["/nonexistent/p"],
@@ -388,7 +388,7 @@ fn doctor_says_what_tests_lack() {
     fs::set_permissions(&governed.data, fs::Permissions::from_mode(0o755)).unwrap();
     let output = doctor("false", &[]);
     assert!(stdout(&output).contains("mode 0755, owner "), "{output:?}");
-    assert!(stdout(&output).contains(": NOT this user's alone\n"), "{output:?}");
+    assert!(stdout(&output).contains(": OTHER USERS MAY HAVE ACCESS\n"), "{output:?}");
     fs::set_permissions(&governed.data, fs::Permissions::from_mode(0o700)).unwrap();
     let packages = governed.beside("packages");
     fs::create_dir(&packages).unwrap();

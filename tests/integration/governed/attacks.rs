@@ -94,7 +94,7 @@ fn targets(governed: &Governed, server: &mut McpProcess) -> Targets {
     fs::write(&outside, "outside").unwrap();
     fs::write(governed.beside("token.txt"), &governed.admin).unwrap();
     std::os::unix::fs::symlink(&outside, governed.workspace.join("link_to_outside")).unwrap();
-    // Creates a file of another run as a target.
+    // Runs a test, so that a file of another run exists as a target.
     fs::write(governed.workspace.join("test_other.py"), "def test_other(): pass").unwrap();
     fs::write(governed.workspace.join("targets.json"), "{}").unwrap();
     let other = run_id(&run_pytest(server, &governed.admin, "test_other.py"));
@@ -214,7 +214,7 @@ fn nothing_gets_out_at_tier_2_either() {
     server.finish();
 }
 
-/// The positive control: without a sandbox, all of the same tests pass.
+/// The positive control: without a sandbox, every attack succeeds. A test passes if its attack succeeds.
 fn works_without_a_sandbox(workspace: &Path) {
     // Processes that outlive the run would keep a pipe open.
     let log = workspace.parent().unwrap().join("control.txt");
@@ -233,6 +233,7 @@ fn works_without_a_sandbox(workspace: &Path) {
     assert!(eventually(Duration::from_secs(10), goes_on).is_some(), "the control does not go on");
     let folder = workspace.parent().unwrap().join("control/files");
     let _ = Command::new("pkill").args(["-f", folder.to_str().unwrap()]).status();
-    // `pkill` does not match the forked process. The forked process exits when this folder is removed.
+    // `pkill` does not match the forked process, because the folder is not in its command line. The forked process
+    // exits when this folder is removed.
     fs::remove_dir_all(folder).unwrap();
 }

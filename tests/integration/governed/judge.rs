@@ -1,5 +1,6 @@
-//! Tests the judge of tests. At each level, these tests check that the level detects certain attacks and accepts
-//! certain test suites.
+//! Tests the section `[judge]` of a policy, with which an admin's own tests decide whether the code in a workspace
+//! passes. At each level of protection, these tests check that certain attacks are detected and that certain test
+//! suites are accepted.
 //!
 //! Each attack contains wrong code under test. The first test of this file shows that this code passes in plain pytest.
 
@@ -66,7 +67,7 @@ const WRONG: &str = "\n\ndef add(a, b):\n    return a - b\n";
 enum Place {
     /// In the tests, their configuration or a `conftest.py`. The admin's files replace all of these.
     Tests,
-    /// In the code under test. This code must run in its own process.
+    /// In the code under test. To detect the attack, the level must run this code in its own process.
     Code,
 }
 
@@ -265,7 +266,8 @@ impl Attack {
     }
 }
 
-/// A workspace, the admin's tests, and the recorded list of these tests. The list is recorded with correct code.
+/// A workspace, the admin's tests, and the list of these tests. `judge record` writes the list while the code in the
+/// workspace is correct.
 struct Judged {
     governed: Governed,
 }
@@ -279,7 +281,7 @@ impl Judged {
         Self { governed: Governed::of_workspace(folder, workspace) }
     }
 
-    /// Writes the admin's tests and the code under test, and records the list at this level.
+    /// Writes the admin's tests and the code under test. Then runs `judge record` with a policy for this level.
     fn recorded(level: &str, tests: &str, code: &str) -> Self {
         let judged = Self::new();
         fs::write(judged.tests().join("test_calc.py"), tests).unwrap();
@@ -1306,7 +1308,7 @@ fn every_answer_of_another_kind_fails_its_test() {
     let has_passed = |name: &str| passed.iter().any(|it| it == name);
     for (number, answer) in ANSWERS.iter().enumerate() {
         assert!(!has_passed(&format!("test_{number}.py::test_a")), "{}: {evidence}", answer.what);
-        // The second test in a file expects the answer of the wrong code.
+        // The second test in a file expects the value that the wrong code returns, so this test passes.
         let has_other = answer.test.contains("def test_b");
         assert_eq!(has_passed(&format!("test_{number}.py::test_b")), has_other, "{}", answer.what);
     }
@@ -1317,7 +1319,8 @@ fn other_right_code_passes() {
     assert!(text(&reply).starts_with("Status: passed, exit code 0, judged: isolated\n"), "{reply}");
 }
 
-/// Records a list with the code in the fields `right`. Then judges the code in the fields `wrong`.
+/// Records the list of tests with the code in the fields `right`. Then judges the code in the fields `wrong`, and
+/// returns the reply.
 fn judged_after_a_change(answers: &[Answer]) -> (McpProcess, Judged, Value) {
     let judged = Judged::new();
     // Each test has its own file and its own module.
@@ -1438,8 +1441,8 @@ fn plain_data_objects_and_exceptions_cross_between_the_processes() {
 }
 
 fn a_control_changes_no_outcome() {
-    // The control inverts the assertions of the tests. Then the first test never ends, the second raises an error in
-    // a `with` block of the code under test, and the third exceeds the limits on memory and output.
+    // The control run inverts the assertions of the tests. In this run, the first test never ends. The second test
+    // raises an error in a `with` block of the code under test. The third test exceeds the limits on memory and output.
     let endless = "import calc\ndef test_a():\n    while True:\n        try:\n            assert calc.add(2, 3) == 5\n            break\n        except AssertionError: pass\n";
     let within = "import calc\ndef test_b():\n    with calc.Open() as it: assert it.n == 3\n";
     let greedy = "import calc, os\ndef test_m():\n    try: assert calc.add(2, 3) == 5\n    except AssertionError:\n        os.write(1, b'x' * 20_000_000)\n        data = bytearray(1100 << 20)\n        raise\n";
@@ -1458,7 +1461,7 @@ fn a_control_changes_no_outcome() {
         assert!(text(&reply).starts_with(&passed), "{level}: {reply}");
         assert!(text(&reply).contains("3 of 3 tests failed as they should"), "{level}: {reply}");
     }
-    // During the control, the code under test forges the outcome of a test that did not run.
+    // During the control run, the code under test forges the outcome of a test that did not run.
     let skips = "import calc, pytest\nif not hasattr(calc, 'more'): pytest.skip('no', allow_module_level=True)\ndef test_c(): assert calc.more() == 1\n";
     fs::write(judged.tests().join("test_c.py"), skips).unwrap();
     let calc = judged.governed.workspace.join("calc.py");
@@ -1524,13 +1527,13 @@ fn tests_that_always_pass_are_found_by_the_control() {
     judged.require("pinned", "control = true\n");
     let mut server = judged.governed.connect();
     let reply = judged.run(&mut server);
-    let control = "Control, with the assertions turned round: 2 of 3 tests failed as they should";
+    let control = "Control, with the assertions inverted: 2 of 3 tests failed as they should";
     assert!(status(&reply) == "passed" && text(&reply).contains(control), "{reply}");
     // If a result equals everything, no test fails, even with inverted assertions.
     let attack = ATTACKS.into_iter().find(|attack| attack.what == "the result equals everything");
     attack.unwrap().write(&judged.governed.workspace);
     let reply = judged.run(&mut server);
-    let control = "Control, with the assertions turned round: 0 of 3 tests failed as they should";
+    let control = "Control, with the assertions inverted: 0 of 3 tests failed as they should";
     assert!(text(&reply).contains(control), "{reply}");
     let evidence = evidence(&mut server, &judged.governed.viewer, &run_id(&reply));
     assert_eq!(evidence["summary"]["controls"], json!([0, 3]), "{evidence}");

@@ -208,7 +208,7 @@ fn a_token_comes_with_the_call_or_in_its_meta_or_from_the_environment() {
         (call(json!(null), no_meta.clone()), false),
         (call(bob.clone(), no_meta.clone()), true),
         (call(json!(null), in_meta.clone()), true),
-        // `auth` takes precedence over `_meta`.
+        // A token in `auth` takes precedence over a token in `_meta`.
         (call(eve, in_meta.clone()), false),
         (call(bob, json!({ "qwed.ai/auth": { "token": "nonsense" } })), true),
         // An invalid token is refused, even if another token is valid.
@@ -324,7 +324,7 @@ fn a_budget_ends_a_call_before_or_while_it_runs() {
     assert_eq!(report["governance"]["attempts_total"], 1);
     assert!(report["governance"]["elapsed_ms_total"].as_u64().unwrap() >= 1500);
 
-    // Waiting for other runs counts as time. One after the other, these runs would take 4.5 s.
+    // The time limit of a call includes waiting for other runs. One after the other, these runs would take 4.5 s.
     let arguments = json!({ "test_path": "tests/test_long.py" });
     quickest(Duration::from_secs(4), || {
         let started = Instant::now();
@@ -397,7 +397,7 @@ fn what_takes_too_much_is_a_violation() {
         let report = evidence(&mut server, &governed.admin, &run_id(&reply));
         assert_eq!(report["status"], "sandbox_violation", "{report}");
     }
-    // At tier 3, the folder itself cannot exceed the limit.
+    // At tier 3, a write fails if it would make the artifacts larger than the limit of the policy.
     for name in ["artifacts", "deep", "closed", "many", "deleted", "at_the_end"] {
         let reply = run(&mut server, name);
         let report = evidence(&mut server, &governed.admin, &run_id(&reply));

@@ -31,7 +31,7 @@ tests! {
         old_runs_are_removed_and_a_run_in_progress_is_not;
 }
 
-/// Runs plain pytest. Returns the counts in its last line.
+/// Runs plain pytest. Returns the counts in the last line of pytest's output.
 fn bare_counts(workspace: &Path, path: &str) -> BTreeMap<String, u64> {
     // pytest refuses its default folder in /tmp if another user with the same name owned it before.
     let temporary = tempfile::tempdir().unwrap();

@@ -335,7 +335,7 @@ fn the_log_of_several_servers_is_exported_and_verified_elsewhere() {
     assert_eq!(told["instances"].as_object().unwrap().len(), 2, "{told}");
     verify(&export, &[&heads[0], &"f".repeat(64)], 1);
     verify(&export.replace("\"viewer", "\"Viewer"), &[], 1);
-    // First a row is missing. Then a row has the id of another instance.
+    // The first changed export lacks a row. In the second, the rows of one instance have the id of the other instance.
     let without: Vec<&str> =
         export.lines().enumerate().filter(|(at, _)| *at != 1).map(|it| it.1).collect();
     verify(&(without.join("\n") + "\n"), &[], 1);

@@ -102,8 +102,8 @@ fn mark_as_complete(environment: &Path) {
     fs::write(environment.join("qwed-env.json"), marker.to_string()).unwrap();
 }
 
-/// Records the files that packages may not add to an environment: symlinks, the program, `pyvenv.cfg`, and the folders
-/// of the library.
+/// Adds the start-up files below `folder` to `record`: symlinks, the program, `pyvenv.cfg`, and the folders of the
+/// library.
 fn record_startup(environment: &Path, folder: &Path, record: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(environment.join(folder)).unwrap().map(Result::unwrap) {
         let name = folder.join(entry.file_name());
@@ -241,7 +241,8 @@ fn an_environment_in_the_data_folder_is_for_tests_to_read() {
     }
 }
 
-/// The shim of a version manager searches `PATH` for programs, and the current folder for a version.
+/// The shim of a version manager searches `PATH` for programs, and the current folder for a file that selects a
+/// version. Neither may lead to code of the workspace.
 fn a_shim_does_not_look_into_the_workspace() {
     let governed = Governed::new("ledger");
     let marker = governed.beside("escaped");

@@ -248,7 +248,7 @@ os._exit(3)
         let content = call_as(&mut server, &governed.viewer, "get_artifact_content", path);
         assert!(text(&content).starts_with("content\u{fffd}[2J") && text(&content).ends_with('é'));
         let note = content["result"]["content"][1]["text"].as_str().unwrap();
-        assert!(note.starts_with("[7 characters that a terminal obeys"), "{note}");
+        assert!(note.starts_with("[7 control or invisible characters"), "{note}");
         for reply in [reply, listed, evidence, content] {
             for block in reply["result"]["content"].as_array().unwrap() {
                 let told = block["text"].as_str().unwrap();
@@ -263,7 +263,8 @@ os._exit(3)
     server.finish();
 }
 
-/// With the options of the first three cases, pytest runs no test. Such tests must not count as passed.
+/// With the options of the first three cases, pytest collects or sets up the tests, but does not run them. Such a run
+/// must not count as passed.
 fn what_was_only_set_up_has_not_passed() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();

@@ -163,7 +163,7 @@ fn a_token_is_put_in_the_place_of_another_one() {
     assert_eq!((is_known(&governed.user), is_known(&new)), (false, true));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.starts_with("token 4 for bob, role user, without an end"), "{stderr}");
-    // A token can be rotated only once. A later rotation keeps a requested expiry.
+    // A token can be rotated only once. The validity that `--expires` sets also applies after later rotations.
     assert_eq!(rotate(&["2"]).status.code(), Some(1));
     assert_eq!(rotate(&["77"]).status.code(), Some(1));
     for arguments in [&["4", "--expires", "1d"][..], &["5"]] {

@@ -52,7 +52,8 @@ impl ServerBuilder {
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
-            // If no warm interpreter is ready in time, a run is cold. So only tests of warm runs use warm interpreters.
+            // If no warm interpreter is ready in time, a run is cold. Most tests switch warm interpreters off, so that
+            // all of their runs are cold.
             .variable("QWED_MCP_WARM", "off")
             // On a busy machine, some scripts need more than 30 s.
             .variable(SYNC_TIMEOUT, "200000")

@@ -82,7 +82,7 @@ const LONG: [&str; 63] = [
     "wire::cancelling_again_and_again_leaks_no_place",
 ];
 
-/// A test that can be run, or ignored by name.
+/// A test, and the needs that a machine must meet to run it.
 pub(crate) struct Test {
     name: String,
     needs: Vec<Need>,
@@ -172,7 +172,8 @@ fn is_selected(arguments: &Arguments, test: &Test) -> bool {
     if !machine::wanted().is_none_or(has) {
         return false;
     }
-    // This filter must not depend on whether the test will be ignored, because the answer may need an interpreter.
+    // This filter must not depend on whether the test will be ignored, because finding that out may need an
+    // interpreter.
     let trial = Trial::test(&test.name, || Ok(())).with_ignored_flag(true);
     !arguments.is_filtered_out(&trial)
 }

@@ -307,7 +307,7 @@ fn the_dashboard_queries_existing_metrics() {
     assert_eq!(hidden, BTreeSet::new());
 }
 
-/// Returns the metrics, labels and label values in a `PromQL` expression that do not exist.
+/// Returns the metrics, labels and label values that a `PromQL` expression uses, but that the server does not report.
 fn missing(expression: &str, there: &[Sample]) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests hostile requests. Each is refused or bounded, and logged once.
+//! Tests hostile requests. The server refuses or limits each of them, and logs it once.
 
 use std::cell::RefCell;
 use std::io::Read as _;
@@ -229,8 +229,8 @@ fn a_client_that_does_not_read_delays_no_other_client() {
 fn requests_in_flight_are_bounded_and_others_get_retry_after() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let (head, body) = stateless("tools/call", script("while True: pass"));
-    // Begins as many requests as the server handles at once. If the server still accepts `tools/list`, begins one more
-    // request, because an earlier `tools/list` may have displaced a request.
+    // Begins as many requests as the server handles at once. While the server handled a `tools/list`, it may have
+    // refused one of these requests. So if the server still accepts `tools/list`, begins one more request.
     let begun = || {
         let mut connection = server.connect();
         connection.begin(&head, &body);

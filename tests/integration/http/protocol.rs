@@ -190,7 +190,7 @@ fn a_disconnect_cancels_a_stateless_call() {
         }
         drop(connection);
         soon("the script is killed", || server.scripts() == 0);
-        // The cancelled script's turn is free again.
+        // The cancelled script no longer has a turn, so another script can run.
         assert!(server.run("print(1)").contains("STDOUT:\n1"));
     }
 }
@@ -307,7 +307,8 @@ fn an_incomplete_request_does_not_delay_the_shutdown() {
 
 fn a_client_that_does_not_read_does_not_delay_the_shutdown() {
     let governed = Governed::new("ledger");
-    // Requests that are being handled may take the time of `--drain`.
+    // Only requests that the server is handling may use the 60 seconds of `--drain`. An unread response must not delay
+    // the shutdown.
     quickest(Duration::from_secs(30), || {
         let server = HttpServer::start(governed.server(), &["--require-token", "--drain", "60"]);
         let _stranger =

@@ -250,7 +250,7 @@ fn a_server_is_ready_when_it_can_write() {
     let refused = server.stateless_as(&governed.user, "tools/call", background).json();
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert_eq!(ready(&server), (503, jobs.to_owned()));
-    // A server that has not placed a job yet must detect the missing right too.
+    // A server that has not placed a job yet must detect the missing privilege too.
     let elsewhere = governed.beside("elsewhere");
     let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
     let other = HttpServer::start(other, &["--require-token"]);

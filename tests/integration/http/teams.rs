@@ -299,7 +299,7 @@ fn the_limits_of_one_user_are_enforced() {
     soon("the share is taken", || {
         let is_taken = list(ann).status == 429;
         if !is_taken {
-            // The request above may itself have used a part of the share when the last script arrived. So send one more
+            // While the server handled the `tools/list` above, it may have refused the last script. So send one more
             // script.
             waiting.borrow_mut().push(begin());
         }

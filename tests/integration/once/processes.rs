@@ -191,7 +191,8 @@ fn the_advice_about_a_missing_module_is_not_stored() {
     assert!(!is_cached(&with_receipts(&receipts).connect().execute(code)));
 }
 
-/// After each change, a batch runs all scripts in a new process. The scripts print the changed facts.
+/// After each change, a batch runs all scripts in a new process. Many scripts print the version of a module or the
+/// year, so their output would reveal an outdated result.
 fn a_changed_environment_has_no_results() {
     let receipts = Receipts::new();
     let (folder, packages) = environment();

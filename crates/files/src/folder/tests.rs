@@ -38,8 +38,8 @@ fn a_file_that_becomes_a_link_while_it_is_opened_is_not_followed() {
                 renameat_with(CWD, &own, CWD, &link, RenameFlags::EXCHANGE).unwrap();
             }
         });
-        // Go on until the file was both read and refused. On a busy machine, the other thread can stand still for
-        // many rounds.
+        // Go on until the file was read in at least one round, and refused in at least one round. On a busy machine,
+        // many rounds can pass before the other thread runs.
         let mut rounds = 0;
         while rounds < 100_000 || (rounds < 5_000_000 && (read == 0 || refused == 0)) {
             rounds += 1;

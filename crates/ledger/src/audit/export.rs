@@ -19,15 +19,15 @@ pub struct ExportVerification {
     /// The chain of the rows that do not name a replica. An embedded store has only this chain.
     #[serde(flatten)]
     pub chain: ExportedChain,
-    /// The position of the latest head that an admin stored earlier. [`KnownHead::Missing`] if at least one stored head
-    /// was not found. `None` if the caller passed no stored heads.
+    /// An admin can pass heads (hashes of last rows) that were stored earlier. This is the position of the latest of
+    /// these heads, or [`KnownHead::Missing`] if at least one head was not found. `None` if no heads were passed.
     pub known_head: Option<KnownHead>,
     /// The chain of each replica, by the replica's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instances: BTreeMap<String, ExportedChain>,
 }
 
-/// The part of a chain that is in an export.
+/// The part of a chain that an export contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ExportedChain {
     /// The number of the first row. It is greater than 1 if the export continues an earlier export.
@@ -61,8 +61,8 @@ pub enum ExportError {
     NotARow(u64),
 }
 
-/// Verifies an export. The rows of each chain must be consecutive. Each of `heads` must be the hash of a row, or the
-/// value of `previous` in the first row of a chain. Calls `each` with every row.
+/// Verifies an export, and calls `each` with every row. In an intact export, the rows of each chain are consecutive,
+/// and each of `heads` is the hash of a row or the value of `previous` in the first row of a chain.
 pub fn verify_export(
     mut lines: impl BufRead,
     heads: &[AuditHash],
@@ -104,7 +104,7 @@ impl ExportedChain {
         }
     }
 
-    /// Returns the flaw that the next row of the chain reveals. Returns `None` if the row is intact.
+    /// Verifies the next row of the chain. Returns the flaw, or `None` if the row is intact.
     fn flaw(&self, row: &AuditRow) -> Option<BrokenRow> {
         let seq = row.seq;
         if row.content_hash() != row.hash {

@@ -15,11 +15,12 @@ use crate::user_name::UserName;
 /// The maximum number of rows that a query returns. It bounds the memory for the rows.
 pub const AUDIT_ROWS_MAX: u16 = 10_000;
 
-/// A row exactly as it is in the log. No field is parsed, because an attacker may have changed the row.
+/// A row with the exact texts that the audit log contains. No field is parsed, because an attacker may have changed the
+/// row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditRow {
-    /// The replica that owns the chain, if replicas share a store.
+    /// The name of the replica that appended the row. `None` in an embedded store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     pub seq: i64,
@@ -37,7 +38,7 @@ pub struct AuditRow {
 }
 
 impl AuditRow {
-    /// Computes the hash of the content. It equals `hash` if the row is intact.
+    /// Computes the hash of all other fields. If the row was not changed, the result equals the field `hash`.
     pub(crate) fn content_hash(&self) -> String {
         let mut content = json!(self);
         if let Some(fields) = content.as_object_mut() {
@@ -47,11 +48,11 @@ impl AuditRow {
     }
 }
 
-/// A run id, or at least its first eight digits. Lists of the audit log show only eight digits.
+/// A run id, or at least its first eight digits. `qwed-mcp audit list` prints only these eight digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunIdStart(String);
 
-/// A text that is not the start of a run id.
+/// A text that is neither a run id nor the beginning of a run id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a run id is a UUID, or at least its first eight digits")]
 pub struct InvalidRunIdStart;
@@ -73,7 +74,7 @@ impl FromStr for RunIdStart {
 }
 
 impl RunIdStart {
-    /// Returns the run id. `None` if this is only the start of a run id.
+    /// Returns the complete run id. `None` if only its beginning is known.
     pub fn whole(&self) -> Option<Uuid> {
         self.0.parse().ok()
     }
@@ -95,10 +96,11 @@ impl From<Uuid> for RunIdStart {
     }
 }
 
-/// A filter of rows. A field that is `None` matches all rows.
+/// A filter for rows of the audit log. A field that is `None` matches all rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// The maximum number of rows to return, at most [`AUDIT_ROWS_MAX`]. The latest rows are returned.
+    /// The maximum number of rows to return, at most [`AUDIT_ROWS_MAX`]. If more rows match, only the latest are
+    /// returned.
     pub limit: u16,
     pub run_id: Option<RunIdStart>,
     pub event: Option<AuditEvent>,

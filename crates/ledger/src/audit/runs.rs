@@ -19,12 +19,12 @@ pub struct LoggedRun {
 pub struct RecordedRun {
     pub user: Option<String>,
     pub tool: Option<String>,
-    /// The outcome. `None` if the log has no row about the end.
+    /// The outcome of the run. `None` if the log has no row about the run's end.
     pub outcome: Option<String>,
     pub evidence: RecordedEvidence,
-    /// Whether retention has removed the run's files.
+    /// Whether the run's files were removed, because the policy limits how long they are kept.
     pub is_removed: bool,
-    /// The replica that has the run's files. `None` if this replica has them.
+    /// The name of the replica that stores the run's files. `None` if this replica stores the files.
     pub elsewhere: Option<String>,
 }
 
@@ -34,9 +34,9 @@ pub enum RecordedEvidence {
     /// The log has no such run.
     #[default]
     NoRun,
-    /// The run has no row about its end.
+    /// The log has rows about the run, but no row about the run's end.
     NoEnd,
-    /// The row about the end has no hash, because an earlier version wrote the row.
+    /// The row about the run's end does not contain a hash, because an earlier version of this program wrote the row.
     NoHash,
     /// The run ended without evidence.
     NotWritten,
@@ -50,8 +50,8 @@ pub const RUN_PYTEST: &str = "run_pytest";
 pub const EVIDENCE_SHA256: &str = "evidence_sha256";
 
 impl RecordedEvidence {
-    /// Reads the details of the row about a run's end. Replaces an invalid hash by an empty hash, which never matches a
-    /// file.
+    /// Returns the evidence of a run, from the details of the row about the run's end. Replaces an invalid hash by an
+    /// empty hash, which never matches a file.
     pub(crate) fn of_end(details: &str) -> Self {
         let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
         match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
@@ -97,6 +97,6 @@ pub(crate) struct RunRow {
     pub(crate) tool: String,
     pub(crate) outcome: String,
     pub(crate) details: String,
-    /// The replica that appended the row. `None` if this replica appended it.
+    /// The name of the replica that appended the row. `None` if this replica appended the row.
     pub(crate) elsewhere: Option<String>,
 }

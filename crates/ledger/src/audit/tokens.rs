@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::rows::AuditRow;
 use super::{AuditEntry, AuditEvent, AuditOutcome};
 
-/// The name of the tool in rows about tokens.
+/// The value of the column `tool` in rows about tokens.
 const TOOL: &str = "qwed-mcp token";
 
 /// The run id in rows about tokens, which belong to no run.
@@ -19,7 +19,7 @@ pub(crate) const NO_RUN: Uuid = Uuid::nil();
 /// The data about a token in the audit log or in the table of tokens. The data does not contain the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedToken {
-    /// The id, in the same form as in rows about calls.
+    /// The number of the token, as a text. Rows about calls contain the same text.
     pub(crate) token: String,
     pub(crate) user: String,
     pub(crate) role: String,
@@ -44,7 +44,7 @@ impl RecordedToken {
         }
     }
 
-    /// Returns the columns in which `other` differs.
+    /// Returns the names of the columns in which `other` differs from `self`.
     fn differences(&self, other: &Self) -> Vec<&'static str> {
         let Self { token: _, user, role, created, expires, revoked, sha256 } = self;
         [
@@ -66,8 +66,8 @@ impl RecordedToken {
 pub struct TokenComparison {
     /// The number of tokens that match the log.
     pub same: u64,
-    /// Tokens that were created before tokens had rows in the log. Their original values are unknown, so they are not
-    /// compared.
+    /// Tokens that an earlier version of this program created without rows in the log. Their original values are
+    /// unknown, so these tokens are not compared.
     pub older: Vec<String>,
     /// Tokens that do not match the log.
     pub flawed: Vec<FlawedToken>,
@@ -78,16 +78,16 @@ pub struct TokenComparison {
 pub struct FlawedToken {
     pub token: String,
     pub flaw: TokenFlaw,
-    /// The columns that were changed.
+    /// The names of the columns that differ from the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<&'static str>,
 }
 
-/// The flaw of a token.
+/// The way in which a token does not match the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenFlaw {
-    /// The token differs from the last row about it.
+    /// The token differs from the last row about this token.
     Changed,
     Removed,
     /// The token was created without a row in the log.
@@ -99,7 +99,7 @@ pub enum TokenFlaw {
 pub(crate) struct RecordedTokens(BTreeMap<String, RecordedToken>);
 
 impl RecordedTokens {
-    /// Adds a row, if the row is about a token.
+    /// If `row` is about a token, updates this token. Ignores all other rows.
     pub(crate) fn follow(&mut self, row: &AuditRow) {
         let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
         if events.iter().any(|event| event.as_str() == row.event)
@@ -120,7 +120,7 @@ impl RecordedTokens {
         }
     }
 
-    /// Compares the rows with the table of tokens.
+    /// Compares the tokens from the log with the table of tokens.
     pub(crate) fn compare(mut self, table: Vec<RecordedToken>) -> TokenComparison {
         let has_rows = !self.0.is_empty();
         let mut comparison = TokenComparison::default();

@@ -12,27 +12,27 @@ use super::rows::AuditRow;
 use super::sha256_hex;
 use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
 
-/// The maximum number of unfinished runs that the result lists.
+/// The maximum number of unfinished runs that [`UnfinishedRuns`] lists.
 const RUNS_NAMED_MAX: usize = 100;
 
 /// The largest backward step of the clock that is not reported. Time synchronization causes such small steps.
 const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
-/// The maximum number of backward steps of the clock that the result lists.
+/// The maximum number of backward steps of the clock that [`ClockSteps`] lists.
 const CLOCK_STEPS_NAMED_MAX: usize = 20;
 
 /// The result of verifying the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last intact row. If the log has several chains, a hash over the heads of all chains. An admin
-    /// can store this head elsewhere, to detect a replaced log later.
+    /// The hash of the last intact row. If replicas share the log, a hash over the heads of all chains. An admin can
+    /// store this head elsewhere, to detect a replaced log later.
     pub head: String,
     /// The first row that is not intact.
     pub broken: Option<BrokenRow>,
-    /// The position of the latest head that an admin stored earlier. [`KnownHead::Missing`] if at least one stored head
-    /// was not found. `None` if the caller passed no stored heads.
+    /// An admin can pass heads (hashes of last rows) that were stored earlier. This is the position of the latest of
+    /// these heads, or [`KnownHead::Missing`] if at least one head was not found. `None` if no heads were passed.
     pub known_head: Option<KnownHead>,
-    /// The chains of replicas, if replicas share the log.
+    /// The result for each replica's chain. Empty for an embedded store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<ChainVerification>,
     pub unfinished: UnfinishedRuns,
@@ -45,7 +45,7 @@ pub struct AuditVerification {
     pub clock: ClockSteps,
 }
 
-/// The verification of one replica's chain.
+/// The result of verifying the chain of one replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChainVerification {
     pub instance: String,
@@ -56,7 +56,7 @@ pub struct ChainVerification {
     pub broken: Option<BrokenRow>,
 }
 
-/// Defects of the database itself.
+/// Defects of the database itself, in contrast to defects of single rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DatabaseFlaws {
     /// Damage that SQLite's integrity check finds.
@@ -72,8 +72,8 @@ impl DatabaseFlaws {
 }
 
 impl AuditVerification {
-    /// Returns the result for a log with one chain. `table` is the table of tokens; `None` if the tokens must not be
-    /// compared.
+    /// Returns the result for a log with one chain. `table` contains the table of tokens. If `table` is `None`, tokens
+    /// are not compared with the log.
     pub(crate) fn of(
         walk: Walk,
         table: Option<Vec<RecordedToken>>,
@@ -129,7 +129,7 @@ pub struct BrokenRow {
     pub flaw: Flaw,
 }
 
-/// The flaw of a row.
+/// The way in which a row is not intact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flaw {
@@ -138,7 +138,7 @@ pub enum Flaw {
     Removed,
     /// The row does not follow the previous row.
     Inserted,
-    /// The last row does not match the recorded head of the log.
+    /// The last row differs from the head of the log, which the store records in a separate table.
     Head,
 }
 
@@ -160,7 +160,7 @@ impl fmt::Display for BrokenRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KnownHead {
-    /// The row with this number has the known hash. The number 0 means the start of the chain.
+    /// The number of the row with the known hash. The number is 0 if the head was stored when the log was empty.
     Row(i64),
     /// No intact row has the known hash, for example because the log was replaced or truncated.
     Missing,
@@ -174,7 +174,7 @@ pub struct UnfinishedRuns {
     pub runs: Vec<String>,
 }
 
-/// Rows with an earlier time than the previous row. They are not flaws, because the clock may have been set back.
+/// Rows with an earlier time than the previous row. Such rows are not flaws, because the clock may have been set back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ClockSteps {
     pub count: u64,
@@ -200,7 +200,6 @@ pub struct AuditHash(String);
 pub struct InvalidAuditHash;
 
 impl AuditHash {
-    /// Returns whether `hash` is this hash.
     pub(super) fn is(&self, hash: &str) -> bool {
         self.0 == hash
     }
@@ -337,7 +336,8 @@ impl Walk {
         self.time = time;
     }
 
-    /// Compares the last row with the recorded head. Call this after all rows.
+    /// Compares the last row with the head of the log, which the store records separately. Must be called after all
+    /// rows were verified.
     pub(crate) fn end(&mut self, head: Option<(i64, String)>) {
         let flaw = match head {
             Some((seq, _)) if seq > self.seq => {
@@ -354,7 +354,7 @@ impl Walk {
 }
 
 impl UnfinishedRuns {
-    /// Counts a run, and adds its id if the list is not full.
+    /// Counts an unfinished run. Lists the run's id, unless [`RUNS_NAMED_MAX`] ids are already listed.
     pub(crate) fn add(&mut self, run_id: String) {
         self.count += 1;
         if self.runs.len() < RUNS_NAMED_MAX {

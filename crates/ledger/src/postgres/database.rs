@@ -17,7 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A database. All clones share its connections.
+/// A handle to a database. All clones of the handle share its connections.
 #[derive(Clone)]
 pub struct Database {
     url: Arc<DatabaseUrl>,
@@ -44,7 +44,8 @@ pub enum Excess {
     Owner,
 }
 
-/// Finds excessive rights of the database role. Reads the catalog only, because the tables may not exist yet.
+/// Finds excessive rights of the database role. Queries only the catalog, because it is possible that the tables do not
+/// exist yet.
 const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
     FROM pg_roles WHERE rolname = current_user";
@@ -60,12 +61,14 @@ impl Exclusive {
 }
 
 impl Database {
-    /// Returns the database at a URL, without migrating its schema. The database connects at its first use.
+    /// Returns a handle to the database at `url`, without migrating its schema. The handle connects to the database at
+    /// its first use.
     pub fn at(url: DatabaseUrl) -> Self {
         Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
     }
 
-    /// Returns a right of the database role that a server should not have.
+    /// Returns an excessive right of the database role, which a server should not have. Returns `None` if the role has
+    /// no such right.
     ///
     /// # Errors
     ///
@@ -90,7 +93,7 @@ impl Database {
         let place = url.to_string();
         let database = Self::at(url);
         let mut exclusive = database.exclusive().await?;
-        // The session exists, because `Self::exclusive` has just connected it.
+        // This condition is always true, because `Self::exclusive` has just connected to the database.
         if let Some(session) = exclusive.session() {
             migrations::migrate(session.client_mut(), MIGRATIONS).await?;
         }
@@ -112,7 +115,8 @@ impl Database {
         waited.await
     }
 
-    /// Returns the shared connection. Reconnects if the connection was lost, or if `is_wanted` rejects it.
+    /// Returns the shared connection. Reconnects if the connection was lost, or if `is_wanted` returns `false` for the
+    /// connection.
     async fn usable<'a>(
         &self,
         shared: &'a mut Option<Shared>,
@@ -142,8 +146,8 @@ impl Database {
         waited.await
     }
 
-    /// Listens on `channel` over the shared connection. The receiver ends when the connection is lost. The caller may
-    /// then have missed notices, so it must read the tables.
+    /// Listens on `channel` over the shared connection. The returned channel closes when the connection is lost. The
+    /// caller may then have missed notices, so the caller must read the tables.
     ///
     /// # Errors
     ///
@@ -180,7 +184,7 @@ impl Database {
             // large.
             match Box::pin(Session::connect(&self.url)).await {
                 Err(error) if error.is_passing() => {
-                    tracing::debug!(%error, "the database is away");
+                    tracing::debug!(%error, "the database cannot be reached");
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }

@@ -25,8 +25,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 /// programs are unlikely to use it.
 const LOCK: i64 = 0x7177_6564_6d63_7001;
 
-/// Returns whether the table of migrations exists. Queries the catalog instead of calling `to_regclass`, which may not
-/// see a table that another process has just created.
+/// Returns whether the table of migrations exists. Queries the catalog, because `to_regclass` does not always find a
+/// table that another process has just created.
 const IS_THERE: &str = "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relname = 'migrations')";
 

@@ -26,8 +26,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// listener reads the tables again.
 const NOTICES_MAX: usize = 1024;
 
-/// Sets up a connection. Changes `synchronous_commit` only if it is `off` or `local`, because committed rows could then
-/// be lost. Returns `fsync`, but does not change it.
+/// Applies the settings of this program to a connection. If `synchronous_commit` is `off` or `local`, committed rows
+/// could be lost, so this statement changes the setting to `on`. Returns the setting `fsync`, but does not change
+/// `fsync`.
 const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
     WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, \
     false), \
@@ -46,7 +47,7 @@ pub enum DatabaseError {
     Tls(#[from] TlsError),
     #[error("failed to connect to {place}")]
     Connect { place: String, source: tokio_postgres::Error },
-    /// The server did not respond in time.
+    /// The database did not respond in time. The string is the location of the database.
     #[error("{0} does not answer")]
     Silent(String),
     /// The database refused a statement, or the connection was lost while the statement ran. If the connection was
@@ -118,7 +119,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes one attempt to connect, and applies the settings of [`SETUP`]. Notices arrive at the returned receiver.
+    /// Makes one attempt to connect, and applies the settings of [`SETUP`]. The returned channel receives the notices
+    /// of this connection.
     pub(super) async fn connect(
         url: &DatabaseUrl,
     ) -> Result<(Self, mpsc::Receiver<Notice>), DatabaseError> {

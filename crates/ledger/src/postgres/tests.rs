@@ -29,7 +29,7 @@ async fn the_schema_is_made_once_whoever_comes_first() {
     let database = opened.into_iter().map(Result::unwrap).last().unwrap();
     let known = i64::try_from(MIGRATIONS.len()).unwrap();
     assert_eq!(number(&database, "SELECT count(*) FROM qwed_mcp.migrations").await, known);
-    // Open the database a second time, through the Unix socket. Its schema is up to date.
+    // Open the database a second time, through the Unix socket. The schema is already up to date.
     let name = url.rsplit('/').next().unwrap();
     open(&scratch::shared().socket_url(name)).await.unwrap();
 }

@@ -19,7 +19,7 @@ use super::url::{Roots, Security};
 /// The reason why TLS could not be set up as `sslmode` requires.
 #[derive(Debug, ThisError)]
 pub enum TlsError {
-    #[error("sslrootcert, {file}, cannot be read")]
+    #[error("sslrootcert={file} cannot be read")]
     File { file: String, source: pem::Error },
     /// No root certificate is usable. The string is the source of the certificates.
     #[error("{0} has no usable CA certificate")]

@@ -33,7 +33,7 @@ pub trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
 
 /// The tokens. Every change appends a row to the audit log in the same transaction.
 pub trait TokenStore {
-    /// Appends rows about tokens that were created before tokens had rows in the audit log.
+    /// Appends rows about tokens that an earlier version of this program created without rows in the audit log.
     fn record_older_tokens(&self) -> Result<(), StoreError>;
 
     /// Adds a token to the store.
@@ -54,22 +54,22 @@ pub trait TokenStore {
     /// Returns the current record of the token with this number.
     fn token(&self, id: TokenId) -> Result<Option<TokenRecord>, StoreError>;
 
-    /// Returns the time of each token's last use in the audit log. The keys are the numbers of tokens.
+    /// Returns the time of each token's last use, according to the audit log. The keys are the numbers of the tokens.
     fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError>;
 }
 
 /// The audit log.
 pub trait AuditLog {
-    /// Appends all entries as consecutive rows, or none, after all earlier submissions. Returns the number and the
-    /// hash of the last row.
+    /// Appends all entries as consecutive rows, or none of the entries. The rows come after the rows of all earlier
+    /// submissions. Returns the number and the hash of the last row.
     fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace>;
 
-    /// Appends entries after all earlier submissions, if the user's quota of the day permits another run. Otherwise
-    /// appends nothing and returns `None`. The count and the append are one atomic operation, even if several
-    /// processes share the store.
+    /// If `quota` permits another run of the user today, appends the entries after all earlier submissions. Otherwise
+    /// appends nothing and returns `None`. Counting the user's runs and appending the entries are one atomic operation,
+    /// even if several processes share the store.
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>>;
 
-    /// Tests whether appends work: appends a row, writes to the disk, and rolls the row back.
+    /// Tests whether rows can be appended: appends a row, writes to the disk, and rolls the row back.
     fn rehearse_append(&self) -> Result<(), StoreError>;
 
     /// Appends an entry with the given time.
@@ -106,33 +106,34 @@ pub trait AuditLog {
 
 /// The runs in the audit log.
 pub trait RunLog {
-    /// Returns the record of a run. Uses an index.
+    /// Returns the data about a run in the audit log. Uses an index, so the time does not depend on the size of the
+    /// log.
     fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
 
-    /// Returns the outcome in the last row about the call of `run_pytest` with this run id.
+    /// Returns the outcome of a call of `run_pytest`, from the last row about this call. `run_id` identifies the call.
     fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError>;
 
-    /// Returns the records of the given runs, in the given order. Retention uses the records to decide which runs it
-    /// removes.
+    /// Returns the states of the runs `run_ids`, in the same order. The caller uses the states to decide which old runs
+    /// can be removed.
     fn logged_runs(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Calls `each` with the id of every run of this replica that has evidence, oldest first. Skips runs that retention
-    /// removed, and runs that ended at or before row `after`. If `each` returns `Break`, stops, and returns the number
-    /// of the row about the end of the current run. Otherwise returns `None`.
+    /// Calls `each` with the id of every run of this replica that has evidence, oldest first. Skips runs that were
+    /// removed, and runs with a row about their end that is not after row `after`. If `each` returns `Break`, stops,
+    /// and returns the number of the row about the end of the current run. Otherwise returns `None`.
     fn runs_with_evidence(
         &self,
         after: i64,
         each: &mut dyn FnMut(Uuid) -> ControlFlow<()>,
     ) -> Result<Option<i64>, StoreError>;
 
-    /// Counts the runs that retention removed.
+    /// Returns the number of runs that were removed, because the policy limits how long runs are kept.
     fn removed_runs(&self) -> Result<u64, StoreError>;
 }
 
 /// The position of a reader in the log: for each chain, the number of the last row that was read.
 #[derive(Debug, Clone)]
 pub struct RowsAfter {
-    /// The position in every chain from which no row was read yet.
+    /// The position in a chain before the first row of this chain is read.
     start: i64,
     last: HashMap<Option<String>, i64>,
 }

@@ -15,8 +15,8 @@ pub(crate) const SCHEMA_VERSION: i32 = 1;
 /// The timeout for a lock that another process holds on the embedded store.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An error of the store. The texts contain paths, so they are for logs and the admin only. If a transaction fails, all
-/// calls with rows in this transaction get a copy of the same error.
+/// An error of the store. The texts contain paths, so only the log and the admin may receive them. If a transaction
+/// fails, all calls with rows in this transaction get a copy of the same error.
 #[derive(Debug, Clone, Error)]
 pub enum StoreError {
     #[error("failed to create the data folder {folder}")]
@@ -79,7 +79,7 @@ pub enum StoreError {
     Unreadable(&'static str),
     #[error("too many operations wait for the database of QWED_MCP_STORE")]
     Overloaded,
-    /// A defect of this program.
+    /// The thread of the store ended without a result, because of a defect of this program.
     #[error("the store stopped unexpectedly")]
     GivenUp,
     #[error("failed to get random bits")]

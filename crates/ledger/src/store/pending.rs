@@ -1,4 +1,4 @@
-//! Defines the result of a store's operation that may still be running.
+//! Defines [`Pending`], the result of an operation of the store that may still be running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 use super::error::StoreError;
 use super::timer::Timer;
 
-/// The result of an operation. It arrives when the operation is durable.
+/// The result of an operation of the store. The result arrives when the changes are durable.
 #[derive(Debug)]
 pub struct Pending<T> {
     reply: oneshot::Receiver<Result<T, StoreError>>,
-    /// Measures the time since the submission.
+    /// Measures the time since the operation was submitted.
     timer: Option<Timer>,
-    /// When the result arrives, this is set to whether the operation succeeded.
+    /// Whether the operation succeeded. Set when the result arrives.
     is_done: Option<Arc<AtomicBool>>,
 }
 

@@ -49,7 +49,8 @@ const HURRIED_MAX: Duration = Duration::from_secs(2);
 
 const NOW: &str = "SELECT clock_timestamp()";
 
-/// The maximum number of attempts to run a query if the connection is lost.
+/// The maximum number of attempts to run a query. A query is repeated after a temporary error, such as a lost
+/// connection.
 const READS_MAX: u32 = 2;
 
 /// A handle to the tokens and the audit log in a database. Clones share one store.
@@ -90,8 +91,8 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// Returns whether the connection was lost during a statement. A timeout does not count as a lost connection, because
-/// no time is left for a retry.
+/// Returns whether a statement failed for a temporary reason, usually because the connection was lost. Returns `false`
+/// if the database did not reply in time, because no time is left for a retry.
 fn is_lost_connection(error: &StoreError) -> bool {
     let StoreError::Database(error) = error else { return false };
     matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
@@ -130,8 +131,8 @@ async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) ->
     }
 }
 
-/// The clock of the database, which all replicas share. Its time is the last time that the database returned, plus
-/// the time that has passed since then.
+/// The clock of the database, which all replicas share. The clock shows the last time that the database returned, plus
+/// the duration since then.
 #[derive(Debug)]
 struct Clock {
     shown: Mutex<(DateTime<Utc>, Instant)>,
@@ -180,7 +181,7 @@ impl PostgresStore {
         })
     }
 
-    /// Runs a query and waits for its result. Retries if the connection is lost.
+    /// Runs a query and waits for its result. Retries after a temporary error, such as a lost connection.
     fn ask<T, F>(
         &self,
         question: impl Fn(Arc<Session>) -> F + Send + 'static,
@@ -240,7 +241,7 @@ impl PostgresStore {
     }
 }
 
-/// The channels of queries and jobs, and the signal to hurry.
+/// The receivers of queries and jobs. `hurry` is cancelled when the server stops.
 struct Asking {
     asked: Receiver<Question>,
     waiting: Receiver<Job>,

@@ -1,7 +1,7 @@
 //! The embedded store: a SQLite file, created, opened and shared between processes.
 //!
-//! Only the file's owner can read the file. Creation is atomic. A damaged or foreign file is never changed. It cannot
-//! be opened either, so no governed tool runs.
+//! Only the file's owner can read the file. Creation is atomic. This module never changes a damaged file or the
+//! database of another application. It does not open such a file either, so no governed tool runs.
 
 mod audit;
 mod chain;
@@ -28,7 +28,7 @@ use super::pending::Pending;
 
 use writer::Writer;
 
-/// The name of the file in the data folder.
+/// The name of the database file in the data folder.
 const FILE_NAME: &str = "governance.db";
 /// The files and folders of the store in the data folder.
 const OWN_FILES: [&str; 5] =
@@ -64,7 +64,7 @@ struct Shared {
 #[derive(Debug)]
 struct StoreFile {
     path: PathBuf,
-    /// The device and the inode of the file when the store was opened.
+    /// The device and the inode of the file when the store was opened. They reveal whether the file was replaced later.
     identity: Option<(u64, u64)>,
     /// Set when the store closes. The writer then no longer waits for other processes.
     is_closing: Arc<AtomicBool>,
@@ -93,7 +93,7 @@ impl SqliteStore {
         Self::open_existing(folder)
     }
 
-    /// Opens the store in `folder`. Fails if it does not exist.
+    /// Opens the store in `folder`. Fails if the store does not exist.
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
         for name in OWN_FILES {
             require_protected_if_there(&folder.join(name))?;
@@ -178,7 +178,7 @@ impl StoreFile {
     }
 }
 
-/// Returns the device and the inode of a file. `None` if it does not exist.
+/// Returns the device and the inode of a file. `None` if the file does not exist.
 fn identity(file: &Path) -> Option<(u64, u64)> {
     let metadata = file.metadata().ok()?;
     Some((metadata.dev(), metadata.ino()))

@@ -34,7 +34,7 @@ impl Timed {
         Self { store: Box::new(store), has_appended: Arc::default() }
     }
 
-    /// Fails if rows cannot be appended: the last append did not succeed, and a trial append fails now.
+    /// Fails if the store cannot append rows. Tests this with a trial append, unless the last append succeeded.
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;

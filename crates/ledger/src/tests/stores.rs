@@ -509,15 +509,15 @@ fn the_database_itself_refuses_what_is_no_append() {
          FROM qwed_mcp.audit JOIN qwed_mcp.audit_heads AS head USING (instance) WHERE audit.seq = 1";
     let refused = as_role("qwed_server", other_hash).unwrap_err();
     assert!(refused.contains("is of its content"), "{refused}");
-    // The database and the servers compute the same text for a row with any characters.
+    // The database and the servers compute the same hash for a row, even if the row contains unusual characters.
     let tool =
         "\u{1}\u{8}\t\n\u{c}\r\u{1f} \"\\/~\u{7f}\u{80}é\u{2028}\u{ffff}\u{1f600}".to_owned();
     let odd =
         AuditEntry { tool, arguments_hash: None, ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
     store.append(&[odd]).unwrap();
     assert!(store.verify_audit(&[]).unwrap().is_intact());
-    // The triggers refuse mistakes of the owner too. The owner can disable them and then make all these changes, but
-    // the chain reveals the changes.
+    // The triggers also refuse mistakes of the owner of the tables. The owner can make these changes after disabling
+    // the triggers, but verification of the chain reveals the changes.
     for sql in changes.iter().filter(|sql| !sql.contains("SET seq")) {
         let refused = as_role("qwed_owner", sql).unwrap_err();
         assert!(refused.contains("only ever appended to"), "{sql}: {refused}");
@@ -543,7 +543,7 @@ const OF_SERVERS: [&str; 6] = [
     "UPDATE qwed_mcp.tokens SET revoked = created WHERE id = 1",
 ];
 
-/// Statements that no server executes. For each statement, the text with which the database refuses the statement.
+/// Statements that no server executes, each with a part of the database's error message for the statement.
 const NOT_OF_SERVERS: [(&str, &str); 24] = [
     ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 1", "a token is revoked once"),
     ("UPDATE qwed_mcp.tokens SET revoked = '2000' WHERE id = 1", "a token is revoked once"),

@@ -30,7 +30,8 @@ pub struct AiBom {
     pub components: Components,
     /// The compliance profile. It is always [`COMPLIANCE`].
     pub compliance: &'static str,
-    /// Whether versions are missing, because a look-up of packages has not ended. True only in the bill of a session.
+    /// Whether versions are missing, because a look-up of packages has not ended. True only in a bill that a `Session`
+    /// creates.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
     /// The SHA-256 hash of all fields except `timestamp` and this field, in lower-case hexadecimal digits. It is
@@ -49,7 +50,7 @@ pub struct Components {
     pub verification_engines: Vec<Component>,
     /// The tools that were called.
     pub mcp_tools: Vec<Component>,
-    /// The interpreter, the server and the clients. Empty except in the bill of a session.
+    /// The interpreter, the server and the clients. Empty in a bill that [`AiBom::from_names`] creates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<Component>,
 }
@@ -166,7 +167,7 @@ impl AiBom {
     }
 }
 
-/// The documented name for [`AiBom::from_names`].
+/// The documented name of the type that creates bills of materials. Equivalent to [`AiBom::from_names`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AiBomGenerator;
 

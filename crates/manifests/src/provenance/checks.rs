@@ -29,8 +29,9 @@ const UNSEEN: &str = "contains invisible or control characters";
 /// The text of a finding about a value that an installer may use as a path to other folders.
 const PATH: &str = "is a path to other folders";
 
-/// Checks the fields `name` and `version`. Each character must be visible, and the texts must be safe as a folder
-/// name. A version must be ASCII, because digits of other writing systems look similar and sort differently.
+/// Checks the fields `name` and `version`. Each text must contain a visible character and no hidden character, and must
+/// be safe as a folder name. A version must be ASCII, because digits of other writing systems look similar and sort
+/// differently.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     let fault = |field| {
         let Some(text) = filled_text(manifest, field) else {
@@ -61,7 +62,8 @@ fn leads_elsewhere(text: &str) -> bool {
 }
 
 /// Returns whether a character is visible on its own. White space, the two joiners, the variation selectors and the
-/// empty Braille pattern are not visible. Characters that are hidden in every text cause a different finding.
+/// empty Braille pattern are not visible. Hidden characters are not covered here, because they cause a different
+/// finding.
 fn is_drawn(character: char) -> bool {
     let is_blank =
         matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');

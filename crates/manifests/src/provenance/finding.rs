@@ -25,7 +25,7 @@ impl Finding {
         Self { risk: SkillRisk::High, text: text.into() }
     }
 
-    /// Creates a finding of medium risk: a well-formed skill has no such fault.
+    /// Creates a finding of medium risk: a fault that does not occur in a well-formed skill.
     pub(super) fn medium(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::Medium, text: text.into() }
     }

@@ -48,7 +48,7 @@ pub struct SkillProvenanceGuard {
     requires_digest: bool,
 }
 
-/// The error for an entry of an allowlist that would allow nothing, or too much.
+/// The error for an allowlist entry that would allow nothing, or too much.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{}' {reason}", excerpt(.entry))]
 pub struct InvalidEntry {
@@ -147,10 +147,10 @@ impl SkillProvenanceGuard {
         self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
     }
 
-    /// Verifies the skill with the manifest in the file at `path`. Also compares the digest with the skill's file. The
-    /// path of this file is `artifact`, or else the value of the manifest's field `artifact`. A path in the manifest
-    /// must be relative to the manifest's folder, and must not lead out of the folder. Without a path, no file is
-    /// compared.
+    /// Verifies a skill by its manifest, which is the file at `path`. Also compares the digest in the manifest with the
+    /// skill's file. The path of the skill's file is `artifact`, or else the value of the manifest's field `artifact`.
+    /// A path in the manifest must be relative to the manifest's folder, and must not lead out of the folder. Without a
+    /// path, no file is compared.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ fn without(field: &str) -> Map<String, Value> {
     manifest
 }
 
-/// Asserts the exact risk and findings of a verification.
+/// Verifies a manifest, and asserts that the result has exactly the expected risk and findings.
 #[track_caller]
 fn check(
     guard: &SkillProvenanceGuard,
@@ -243,8 +243,8 @@ fn a_blocked_registry_is_a_host_and_its_sub_domains() {
         ("clawdhub。com", Some("clawdhub.com")),
         ("ｃｌａｗｄｈｕｂ.com", Some("clawdhub.com")),
         ("claw\u{ad}dhub.com", Some("clawdhub.com")),
-        // These names have other hosts. The Python implementation blocks them, because they contain the text
-        // "clawdhub.com".
+        // These names contain the text "clawdhub.com", but have other hosts. The Python implementation blocks them
+        // because of the text.
         ("notclawdhub.com", None),
         ("clawdhub.com.example.org", None),
         ("mirror.example.org/clawdhub.com", None),
@@ -435,8 +435,8 @@ fn a_source_url_in_disguise_is_never_trusted() {
         format!("Source URL host '{written}' is not written as '{host}' — possible look-alike")
     };
     for (url, finding) in [
-        // The Python implementation trusts the URLs of the first three groups. It takes the host from `urlparse`, which
-        // leaves out the user and the port.
+        // The Python implementation trusts these URLs. It takes the host from `urlparse`, which leaves out the user and
+        // the port.
         ("https://evil.io@github.com/x", user.to_owned()),
         ("https://user:word@github.com/x", user.to_owned()),
         ("https://@github.com/x", user.to_owned()),
@@ -444,12 +444,13 @@ fn a_source_url_in_disguise_is_never_trusted() {
         ("https://github.com:8443/x", "Source URL names a port: 8443".to_owned()),
         ("https://github.com:443/x", "Source URL names a port: 443".to_owned()),
         ("https://github.com:/x", "Source URL names a port: ".to_owned()),
-        // For this group, the Python implementation also removes all trailing dots and ignores case, even for the
+        // The Python implementation also trusts these URLs. It removes all trailing dots and ignores case, even for the
         // Kelvin sign in the second URL.
         ("https://github.com./x", lookalike("github.com.", "github.com")),
         ("https://bitbuc\u{212a}et.org/x", lookalike("bitbuc\u{212a}et.org", "bitbucket.org")),
         ("https://GitHub.com/x", lookalike("GitHub.com", "github.com")),
-        // For this group, other parsers treat the backslash or the control character differently from Python.
+        // The Python implementation also trusts these URLs. Other parsers treat the backslash or the control character
+        // differently from Python.
         (
             r"https://evil.io\@github.com/x",
             r"Invalid source URL: https://evil.io\@github.com/x (contains control characters or backslashes)"

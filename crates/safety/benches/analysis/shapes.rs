@@ -1,5 +1,5 @@
-//! Sources of any size that are hard on the safety analysis, each in one way. The bench shows how the time grows with
-//! the size. A unit test checks how the number of steps grows.
+//! Creates sources of any size that take the safety analysis a lot of time, each for a different reason. The bench
+//! shows how the time grows with the size. A unit test checks how the number of steps grows.
 
 /// One shape of source: a start, a middle that is repeated, and an end. In the middle, `#` stands for the number of the
 /// repetition, and `§` for the previous number.
@@ -66,7 +66,8 @@ fn numbered(part: &str, number: usize) -> String {
 
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
-/// Each row has the name, the start, the middle and the end of a shape.
+/// Shapes with short parts. In this table and the following tables, each row has the name, the start, the middle and
+/// the end of a shape.
 const SHORT: &[Row] = &[
     // Nested sources. The analysis refuses most of them.
     ("minus signs", "x = ", "-", "1"),
@@ -193,7 +194,8 @@ const SHORT: &[Row] = &[
     ("dictionary of code", "import timeit\n", "timeit.repeat(stmt='f(x)', setup='x = #')\n", ""),
 ];
 
-/// Sources that use one long string again and again. The string is short enough for the analysis to fold it.
+/// Shapes that use one long string again and again. The string is short enough for the analysis to compute strings from
+/// it.
 const LONG_TEXTS: &[Row] = &[
     (
         "long text formats",
@@ -325,7 +327,7 @@ const LONG_TEXTS: &[Row] = &[
     ("white space in what is found", "x = eval,«20000: »eval\n", "[eval,					eval]\n", ""),
 ];
 
-/// Values with many parts or many alternatives.
+/// Shapes with values that have many parts or many alternatives.
 const MANY_VALUES: &[Row] = &[
     ("joins of texts", "«16:if a: t = 'a' * 15000 + '#'\n»", "t or t\n", ""),
     (
@@ -425,7 +427,7 @@ const MANY_VALUES: &[Row] = &[
     ("long value of many targets", "(", "a#,", ") = («8:b + »b)\n"),
 ];
 
-/// Values that flow through functions, attributes and containers.
+/// Shapes with values that flow through functions, attributes and containers.
 const VALUE_FLOWS: &[Row] = &[
     ("chain of functions", "", "def f#(x): return f§(x)\n", "f9(1)\n"),
     ("chain of functions, twice", "", "def f#(x): return f§(x) + f§(x)\n", "f9(1)\n"),
@@ -499,7 +501,7 @@ const VALUE_FLOWS: &[Row] = &[
     ("joins of results", "", "x = f#(x) if a else [x, f§]\n", ""),
 ];
 
-/// Names that are used in deeply nested scopes.
+/// Shapes with names that are used in deeply nested scopes.
 const DEEP_SCOPES: &[Row] = &[
     ("names in deep lambdas", "x = «2000:lambda:»[", "x,", "]"),
     ("names in deep comprehensions", "x = «300:[»[", "x,", "]«300: for a in b]»"),

@@ -1,4 +1,4 @@
-//! Answers questions about statements from their syntax alone.
+//! Determines facts about statements from their syntax alone, for example whether a function is pure.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few statements matter for each question")]
 
@@ -10,8 +10,8 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::influence::{Changes, names};
 use crate::work::Work;
 
-/// The value of a name that depends only on whether an exception was raised. The script binds such a name only to
-/// literals, except in exception handlers.
+/// The value of a name or an attribute, if the value depends only on whether an exception was raised. Outside of
+/// exception handlers, the script binds such a name only to literals.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Flag<'a> {
     /// The value of the name if no exception was raised.
@@ -20,7 +20,8 @@ pub(super) enum Flag<'a> {
     Collection,
 }
 
-/// Returns the names (first map) and the attributes (second map) that depend only on whether an exception was raised.
+/// Returns the names and the attributes that depend only on whether an exception was raised. The first map contains the
+/// names, and the second map contains the attributes.
 pub(super) fn exception_flags<'a>(
     body: &'a [Stmt],
     conditions: &[TextRange],
@@ -50,7 +51,7 @@ pub(super) fn exception_flags<'a>(
 /// The facts about all assignments to a name.
 #[derive(Debug, Default)]
 struct Bindings<'a> {
-    /// The last literal that the name is bound to outside of a handler.
+    /// The last literal that the script binds to the name outside of exception handlers.
     value: Option<&'a Expr>,
     /// Whether the script assigns to an item of the name's value, as in `name[key] = value`.
     is_collection: bool,
@@ -64,7 +65,8 @@ struct FlagReader<'a, 'i> {
     conditions: &'i [TextRange],
     /// The names of functions that contain a check, or call such a function.
     functions_with_checks: HashSet<&'a str>,
-    /// Whether the exception of the current handler may come from a check. `None` outside of handlers.
+    /// Whether the exception that the current `except` handler catches may come from a check. `None` outside of
+    /// handlers.
     handler: Option<bool>,
     work: &'i Work,
 }
@@ -258,8 +260,8 @@ fn any_expression(body: &[Stmt], work: &Work, is_such: &dyn Fn(&Expr) -> bool) -
     finder.found
 }
 
-/// Returns the names of the functions that contain one of the checks' `conditions`, and of the functions that use such
-/// a function.
+/// Returns the names of the functions that contain one of `conditions`, which are the conditions of checks. Includes
+/// functions that use such a function, directly or through other functions.
 fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -> HashSet<&'a str> {
     struct Finder<'a, 'w> {
         functions: Vec<&'a StmtFunctionDef>,
@@ -297,10 +299,11 @@ fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -
     }
 }
 
-/// How a function may raise an exception on purpose: by its own statements, or by the functions that it calls.
+/// The ways in which a function can fail: by its own statements, or by the functions that it calls.
 #[derive(Debug, Default)]
 pub(super) struct Failures<'a> {
-    /// Whether the function contains a `raise`, an `assert`, or a division such as `1 / (a == b)`.
+    /// Whether the function contains a `raise`, an `assert` or a division. A division such as `1 / (a == b)` can be a
+    /// check.
     pub(super) raises: bool,
     /// The called functions, as expressions.
     pub(super) called: Vec<&'a Expr>,
@@ -345,7 +348,7 @@ impl<'a> Visitor<'a> for FailureFinder<'a, '_> {
     }
 }
 
-/// Returns whether statements call a function by a plain name, and not as an attribute.
+/// Returns whether statements contain a call of a plain name, such as `f()`. A call such as `x.f()` does not count.
 pub(super) fn calls_names(body: &[Stmt], work: &Work) -> bool {
     any_expression(body, work, &|expr| match expr {
         Expr::Call(call) => matches!(&*call.func, Expr::Name(_)),
@@ -359,7 +362,7 @@ pub(super) fn yields(body: &[Stmt], work: &Work) -> bool {
 }
 
 /// Returns whether a function body changes no variable outside of the function, and calls no impure function.
-/// `is_impure` judges a called function by its name.
+/// `is_impure` returns whether the function with a given name is impure.
 pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bool) -> bool {
     let has_effects =
         any_statement(body, &|stmt| matches!(stmt, Stmt::Global(_) | Stmt::Nonlocal(_)));
@@ -383,8 +386,8 @@ pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bo
     !has_effects && !any_expression(body, work, &is_impure_expression)
 }
 
-/// Returns the names of attributes that statements assign or delete, except directly in the body of `__init__` or
-/// `__post_init__`.
+/// Returns the names of attributes that statements assign or delete. Ignores assignments directly in the body of
+/// `__init__` or `__post_init__`.
 pub(super) fn changed_attributes<'a>(body: &'a [Stmt], work: &Work) -> HashSet<&'a str> {
     struct Finder<'a, 'w> {
         names: HashSet<&'a str>,

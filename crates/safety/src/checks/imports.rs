@@ -1,6 +1,7 @@
 //! Resolves the names of functions and exceptions to the modules and members that the script imports.
 //!
-//! An import in any scope counts for the whole script. This is precise enough to recognize assertion functions.
+//! An import in one scope is treated as an import for the whole script. This is precise enough to recognize assertion
+//! functions.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "only names and attributes have a path")]
 

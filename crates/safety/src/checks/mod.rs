@@ -71,8 +71,8 @@ pub enum FailsBy {
     SystemExit,
     /// Ends the process by `os._exit`, which no handler can catch.
     EndOfProcess,
-    /// Raises another exception, with the qualified name of its class if the class has one. A script may use such
-    /// exceptions as control flow.
+    /// Raises another exception. Contains the qualified name of the exception's class, if the name is known. A script
+    /// may use such exceptions as control flow.
     OtherException(Option<String>),
 }
 
@@ -101,18 +101,18 @@ pub enum CheckKind {
     Exit,
 }
 
-/// One edit of `CPython`'s syntax tree of the script.
+/// One edit of the script's syntax tree in `CPython`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     /// The path from the module to the statement, for example `b3.o0`. Each step is a field of a node in `CPython`'s
     /// module `ast`, and an index: `b` for `body`, `o` for `orelse`, `f` for `finalbody`, `h` for `handlers` and `c`
     /// for `cases`.
     pub path: String,
-    /// The change at the statement.
+    /// The change that the edit makes to the statement.
     pub action: Action,
 }
 
-/// The change at one statement.
+/// The change that an edit makes to one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Counts true results of the statement's test with the first counter, and false results with the second.
@@ -124,7 +124,8 @@ pub enum Action {
     /// Increments the second counter after the statement.
     CountAfter,
     /// Increments the third counter at each evaluation of an expression in a comprehension of the statement. The path
-    /// ends with `@` and the expression's start and end, each as a line from 1 and a column in bytes from 0.
+    /// ends with `@` and the positions of the expression's start and end, for example `b0@1-31-1-37`. Each position is
+    /// a line, counted from 1, and a column in bytes, counted from 0.
     CountElement,
     /// Increments the first counter if the first argument of the statement's call is 0 or `None`, otherwise the
     /// second.

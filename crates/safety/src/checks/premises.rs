@@ -1,5 +1,5 @@
-//! Judges whether the constraints that a script gives to a solver of Z3 contradict each other, or hold for every
-//! value. Decides only propositions with few variables, and bounds of single values.
+//! Judges whether the constraints that a script gives to a solver of Z3 contradict each other, or hold for every value.
+//! Judges only propositions with few variables, and constraints that compare a value with a number.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other constraints are not decided")]
 
@@ -15,7 +15,7 @@ const VARIABLES_MAX: usize = 8;
 /// The maximum nesting of a constraint.
 const DEPTH_MAX: usize = 24;
 
-/// The lower and the upper bound of a value. Each Boolean is true if the value may equal the bound.
+/// The lower and the upper bound of a value. The second part of each bound is true if the value may equal the bound.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     lower: (f64, bool),

@@ -19,7 +19,7 @@ use super::one_line::one_line;
 use super::{Action, Check, CheckKind, Edit, FailsBy, flags, interpret};
 use crate::work::Work;
 
-/// The maximum number of checks of a script that a run counts.
+/// The number of checks in one script after which the search ignores further checks.
 const CHECKS_MAX: usize = 1_000;
 
 /// Modules with assertion functions. A function of these modules with a name that starts with `assert` raises an
@@ -44,8 +44,8 @@ const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 
 /// Returns the checks of a script in source order.
 ///
-/// The search has its own limit of steps, so that no script is refused because of its checks. If the search exceeds the
-/// limit, the checks are returned without the reasons why they cannot fail.
+/// The search has its own limit of steps. A script is not refused if the search exceeds the limit. The checks are then
+/// returned without the reasons why they cannot fail.
 pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
     let module = parsed.syntax();
     let work = &Work::for_checks(source);
@@ -157,7 +157,7 @@ struct Finder<'a, 'w> {
     raisers: HashMap<&'a str, FailsBy>,
     /// The classes of the script that derive from `AssertionError` or `SystemExit`.
     assertions: HashSet<&'a str>,
-    /// The fields and indices from the module to the current statement.
+    /// The path from the module to the current statement. Each step is a field of a syntax tree node, and an index.
     path: Vec<(char, usize)>,
     /// The first parameter (`self`) of the current method of a `unittest` class.
     this: Option<&'a str>,
@@ -436,7 +436,7 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    /// Finds the check of a `with` statement that requires an exception.
+    /// Finds the check of a `with` statement that requires an exception, for example `with pytest.raises(ValueError)`.
     fn with(&mut self, stmt: &'a Stmt, it: &'a StmtWith) {
         let required = it.items.iter().find_map(|item| match &item.context_expr {
             Expr::Call(call) if self.is_assertion(call) => Some(call),
@@ -490,7 +490,8 @@ impl<'a> Finder<'a, '_> {
                     let is_success = self.imports.path(class).is_some_and(|it| it == "SystemExit");
                     (!is_success).then(|| self.failure_by(class))
                 }
-                // A `raise` without an exception raises the caught exception again.
+                // A `raise` without an exception raises the caught exception again. Assume that this is an
+                // `AssertionError`.
                 None => Some(FailsBy::AssertionError),
             },
             Stmt::Expr(it) => match &*it.value {

@@ -11,7 +11,7 @@ use ruff_python_ast::{CmpOp, Operator};
 /// Module constants that are floats.
 const FLOATS: &[&str] = &["math.pi", "math.e", "math.tau", "math.inf", "math.nan", "numpy.pi"];
 
-/// The number of a value.
+/// The number that identifies a value. Expressions with the same number have the same value.
 pub(super) type Id = u32;
 
 /// The maximum number of attributes in a qualified name.
@@ -68,7 +68,7 @@ pub(super) enum Op<'a> {
     Tuple,
     List,
     Set,
-    /// Operands: keys and values in turn.
+    /// Operands: each key, followed by its value.
     Dict,
     /// Operands: the function and its arguments.
     Call,
@@ -104,7 +104,7 @@ pub(super) enum Op<'a> {
 pub(super) enum Node<'a> {
     /// A value with a known type but no other known property. The number distinguishes unknown values.
     Unknown(u32, Type),
-    /// A number literal, as the bits of an `f64`. The Boolean is true for an integer.
+    /// A number literal: the bits of its `f64`, and whether the literal is an integer.
     Number(u64, bool),
     Text(Cow<'a, str>),
     Bytes(Cow<'a, str>),
@@ -140,7 +140,7 @@ pub(super) struct Values<'a> {
     /// The literals that assignments have bound to names.
     named: HashSet<Id>,
     unknown: u32,
-    /// The unknown values that loops over generated collections compute.
+    /// The unknown values that names get in loops over generated collections.
     general: HashSet<Id>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Records that a loop over a generated collection computes this value.
+    /// Records that a name gets this unknown value in a loop over a generated collection.
     pub(super) fn note_general(&mut self, id: Id) {
         self.general.insert(id);
     }

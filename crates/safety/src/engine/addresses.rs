@@ -1,5 +1,5 @@
-//! Records uses with a result that may differ from run to run, because it depends on the addresses of objects, on
-//! uninitialised memory, on the time, or on a missing seed. Never refuses a script because of such a use.
+//! Records operations with a result that may differ from run to run, because it depends on the addresses of objects, on
+//! uninitialised memory, on the time, or on a missing seed. Never refuses a script because of such an operation.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
 
@@ -9,15 +9,16 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::Definition;
 
-/// The recorded name for a set of objects that are hashed by their addresses. The order of such a set depends on the
-/// addresses.
+/// The name under which the analysis records a set of objects that Python hashes by their addresses. The order of such
+/// a set depends on the addresses.
 pub(super) const SET_OF_OBJECTS: &str = "builtins.set()";
-/// The recorded name for the hash of an object that is neither a string nor a number.
+/// The name under which the analysis records the hash of an object that is neither a string nor a number.
 const HASH_OF_OBJECT: &str = "builtins.hash()";
-/// The recorded name for a string that shows the address of an object.
+/// The name under which the analysis records a string that contains the address of an object.
 const SHOWN_OBJECT: &str = "builtins.repr()";
 
-/// Array types that return uninitialised memory when they are called. Other uses of these types only name a type.
+/// Array types. A call of such a type returns uninitialised memory. Any other use, for example in `isinstance`, has the
+/// same result in every run.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
 
 /// Functions with a result that differs from run to run if they are called without arguments. They then use a random
@@ -94,7 +95,8 @@ impl<'a> Analyzer<'a, '_> {
             .any(|name| self.symbols.own_attributes.contains(name));
         let shows = values.known.iter().any(|value| match value {
             Value::OwnFunction(_) => true,
-            // A decorator or a base class may define the conversion, so only classes without them count.
+            // A decorator or a base class may define the conversion, so only instances of classes without decorators
+            // and bases are recorded.
             Value::Own(class) if !has_text && !values.is_open => {
                 let definition = self.symbols.definition(*class);
                 let is_plain = definition.decorators().next().is_none();

@@ -26,15 +26,18 @@ const FOUND_MAX: usize = 1_000;
 const USES_MAX: usize = 10_000;
 /// The maximum length of a recorded name, in bytes.
 const USE_BYTES_MAX: usize = 160;
-/// The maximum length of the source text that a finding repeats, in bytes including white space.
+/// The maximum length of the source text that a finding repeats, in bytes. Includes the white space that the finding
+/// then shortens.
 const WRITTEN_BYTES: usize = 400;
 
 /// The kind of the analysed source, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass<'w> {
-    /// The maximum nesting of expressions. Following a name to its value counts as nesting.
+    /// The maximum nesting of expressions. If the analysis follows a name to its value, the value is nested in the
+    /// name.
     pub(super) level_max: usize,
-    /// The number of strings of code around the analysed source.
+    /// The number of strings around the analysed source: 0 for a script, 1 for a string that the script runs as code,
+    /// and so on.
     pub(super) text_depth: usize,
     /// True if the source is a formula. In a formula, a name that is not called is only a symbol.
     pub(super) is_formula: bool,
@@ -53,11 +56,12 @@ pub(super) enum Flow {
     Symbol(SymbolId),
     /// The result of the function that opens a scope.
     Result(ScopeId),
-    /// The values of the attributes with one name, on any object of the script. The number is the index of the name.
+    /// The values of the attributes with one name, on any object of the script. The number is the index of the name in
+    /// the symbol table.
     Attribute(usize),
-    /// The contents of the containers with one name. The number is the index of the name.
+    /// The contents of the containers with one name. The number is the index of the name in the symbol table.
     Contents(usize),
-    /// The expression at a range, in the scope in which it is evaluated.
+    /// The value of the expression at this range, in the scope in which Python evaluates the expression.
     Expression(TextRange),
     /// The values in the script's own namespace.
     Namespace,
@@ -73,14 +77,14 @@ enum Memo<'a> {
     /// The value is not computed yet. The number counts the computations of this value that failed. A computation fails
     /// if its result depends on a pending value.
     NotYet(u8),
-    /// The value is pending: its computation has started. The number counts the values that were pending before. If
-    /// another computation needs a pending value, the value depends on itself.
+    /// The value is pending: its computation has started. The number counts the values that were already pending when
+    /// the computation started. If another computation needs a pending value, the value depends on itself.
     Pending(usize),
     Done(Values<'a>),
 }
 
-/// A computation that has started: the index of its value in `memos`, the number of earlier computations that failed,
-/// and the state to restore at the end.
+/// A computation of a value that has started. `place` is the index of the value in `memos`, and `tries` is the number
+/// of earlier computations that failed. The other fields are restored at the end of the computation.
 struct Begun {
     place: usize,
     tries: u8,
@@ -100,13 +104,14 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) pass: Pass<'s>,
     /// True if the script imports doctest, which runs examples in docstrings.
     pub(super) has_doctest: bool,
-    /// The scope that is being walked, or in which the current binding is evaluated.
+    /// The current scope: the scope of the visited node, or the scope in which the current binding is evaluated.
     pub(super) scope: ScopeId,
     /// True while only a value is needed. Nothing is then reported.
     pub(super) is_quiet: bool,
     /// True in an annotation, where strings are types.
     pub(super) is_annotation: bool,
-    /// The nesting depth of f-strings that the script runs as code.
+    /// The number of calls of [`Self::as_code`] that have not returned yet. They nest if an f-string that the script
+    /// runs as code contains the name of another f-string.
     pub(super) code_depth: usize,
     /// The length of the chain of values that is being followed.
     depth: usize,
@@ -124,19 +129,18 @@ pub(super) struct Analyzer<'a, 's> {
     caught: usize,
     /// The same index for the attributes that the script defines.
     members: usize,
-    /// The number of values in the current chain that are not values of names. An example is the result of a function.
+    /// The number of values in the followed chain that are not values of names. An example is the result of a function.
     flowing: usize,
-    /// The number of pending values. A value becomes pending while the previous pending value is computed, because that
-    /// computation needs the value.
+    /// The number of pending values. The computation of each pending value needs the next pending value.
     pending: usize,
-    /// The outermost pending value on which the current value depends. The number counts the values that were pending
-    /// before that value. `usize::MAX` if the current value depends on no pending value.
+    /// The outermost pending value on which the current value depends, as the number in [`Memo::Pending`]. `usize::MAX`
+    /// if the current value depends on no pending value.
     needs: usize,
     found: Vec<RawFinding>,
     imports: Vec<String>,
     uses: HashSet<String>,
-    /// The attribute names that the script composes as strings. Only names that make some call dangerous if the script
-    /// sets the attribute are stored.
+    /// The attribute names among the strings that the script composes. A name is stored only if a call becomes
+    /// dangerous when the script sets an attribute with this name.
     settable: HashSet<&'static str>,
     /// The calls that are dangerous if the script sets a certain attribute.
     awaiting: Vec<Awaiting>,
@@ -215,7 +219,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work` for its value alone, without reports.
+    /// Runs `work` without reporting anything. Used if only the returned value is needed.
     pub(super) fn quietly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.is_quiet, true);
         let done = work(self);
@@ -231,7 +235,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work` for the text of an f-string that a function runs as code. Nothing is reported.
+    /// Runs `work`, which computes the text of an f-string that the script runs as code. Reports nothing.
     pub(super) fn as_code<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.code_depth += 1;
         let done = self.quietly(work);
@@ -278,7 +282,8 @@ impl<'a> Analyzer<'a, '_> {
         };
         let is_by_name = matches!(flow, Flow::Binding(_) | Flow::Symbol(_));
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
-            // Refuse a chain that consists of names alone, because such a chain must be followed to its end.
+            // A long chain of names alone could end at a dangerous module, so the script is refused. If the chain
+            // contains other values, such as the result of a function, the value is only unknown.
             if self.flowing == 0 && is_by_name {
                 self.report(FindingKind::TooIndirect, None, None);
             }
@@ -378,8 +383,8 @@ impl<'a> Analyzer<'a, '_> {
         rule: Option<&'static Rule>,
         offset: Option<TextSize>,
     ) {
-        // A hostile source may have any number of findings. The list is truncated anyway, and one finding is enough to
-        // refuse.
+        // A hostile source may have any number of findings. One finding is enough to refuse the source, and a refusal
+        // shows only a few of the findings.
         if self.found.len() < FOUND_MAX {
             self.found.push(RawFinding { kind, rule, offset });
         }
@@ -418,7 +423,8 @@ impl<'a> Analyzer<'a, '_> {
         );
     }
 
-    /// Reports a call if the script composes the name `attribute` anywhere, before or after the call.
+    /// Stores a finding about a call. The finding is reported at the end of the walk if the script composes the string
+    /// `attribute` anywhere, because the script may then set the attribute with this name.
     pub(super) fn report_if_set(
         &mut self,
         attribute: &'static str,
@@ -474,7 +480,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the start of the text at `range`, on one line.
+    /// Returns the source text at `range` on one line, cut to [`WRITTEN_BYTES`].
     pub(super) fn written(&self, range: TextRange) -> String {
         let text = self.source.get(range.to_std_range()).unwrap_or_default();
         let text = text.get(..text.floor_char_boundary(WRITTEN_BYTES)).unwrap_or_default();

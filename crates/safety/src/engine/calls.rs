@@ -1,4 +1,5 @@
-//! Evaluates calls: the callee, the rules about it, and the result as far as it is known.
+//! Evaluates calls: finds the called object, checks the rules about calls of this object, and computes the result as
+//! far as it is known.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -47,7 +48,7 @@ fn keeps(builtin: &str, place: usize) -> bool {
     }
 }
 
-/// The method of every object that works like `getattr`.
+/// The name of a method that every object has and that works like `getattr`.
 pub(super) const GETTER: &str = "__getattribute__";
 
 impl<'a> Analyzer<'a, '_> {
@@ -233,8 +234,8 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         self.check_passed(call, callee, arguments);
-        // `judges` is true if the callee does not evaluate strings. For example, the verifiers of the QWED SDK receive
-        // code in order to judge it.
+        // `judges` is true if the called method does not evaluate the strings in its arguments. For example, the
+        // verifiers of the QWED SDK only judge the code that they receive.
         let judges = base.is_some_and(|(base, name)| {
             let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
             name.starts_with("verify")
@@ -272,7 +273,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports `call` if a rule about methods with this name finds the call. Returns whether a rule does.
+    /// If a rule about methods with this name finds `call`, reports the call and returns true.
     fn check_method(
         &mut self,
         call: &'a ExprCall,
@@ -310,7 +311,8 @@ impl<'a> Analyzer<'a, '_> {
         rules.find(|(_, on)| self.holds(*on, Some(base), arguments)).map(|(rule, _)| *rule)
     }
 
-    /// Reports a decorator if a rule finds a call of it with an unknown argument.
+    /// Python calls a decorator with the decorated object. Reports the decorator if a rule finds such a call with an
+    /// unknown argument.
     pub(super) fn check_decorating(&mut self, expr: &'a Expr, decorator: &Values<'a>) {
         let mut arguments = Arguments::default();
         arguments.push(None, expr, Values::unknown());
@@ -327,8 +329,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges the values that a call stores under special names such as `__doc__`. The call may pass such a value as a
-    /// keyword argument, to a method such as `update`, or as in `setattr(object, "__doc__", value)`.
+    /// Judges the values that a call stores under special names such as `__doc__`. Such a value may be a keyword
+    /// argument, an argument of a method such as `update`, or the third argument of a function such as `setattr`.
     fn check_special_arguments(
         &mut self,
         call: &'a ExprCall,
@@ -338,7 +340,7 @@ impl<'a> Analyzer<'a, '_> {
         for (name, expr, values) in arguments.keywords() {
             self.check_special(name, values, expr);
         }
-        // A property and a module receive their docstrings as arguments.
+        // The constructors of properties and modules receive the docstring as an argument.
         let docstring = match callee.known.first() {
             Some(Value::Object(path)) if path == "builtins.property" => arguments.get(3, "doc"),
             Some(Value::Object(path)) if path == "types.ModuleType" => arguments.get(1, "doc"),
@@ -366,9 +368,9 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges the functions and methods among the arguments, as if the callee called them with the other arguments.
-    /// Also reports a string that is the name of an internal, if the callee is a function of the script. That function
-    /// may take the attribute with this name.
+    /// Judges the functions and methods among the arguments, as if the callee called them with the other arguments. If
+    /// the callee is a function of the script, also reports a string that is the name of one of the interpreter's
+    /// internals, because the function may take the attribute with this name.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
         let mut is_plain_formula = false;
         let calls_own_function =
@@ -386,8 +388,8 @@ impl<'a> Analyzer<'a, '_> {
                 match value {
                     Value::Object(path) => {
                         for (rule, on) in INDEX.calls(path) {
-                            // The strings are judged as formulas only once, because the result is the same for each
-                            // function that would evaluate them.
+                            // Several functions among the arguments may evaluate strings as formulas. The strings are
+                            // judged for the first such function only, because the result is the same for the others.
                             let is_judged = is_plain_formula && on == Condition::Formula;
                             if rule.severity == Severity::Block
                                 && !is_judged
@@ -541,7 +543,8 @@ impl<'a> Analyzer<'a, '_> {
                 return self.attribute_by_name(first, Some(of), default, expr);
             }
             "setattr" | "delattr" => {
-                // Only the object that receives the attribute matters here, not the attribute's value.
+                // Only modules and functions among the objects that receive the attribute are judged. The attribute's
+                // value does not matter.
                 let mut led_to = first.clone();
                 led_to
                     .known
@@ -674,8 +677,8 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::object(TAKEN));
             }
         }
-        // True if the string cannot be the name of an internal. The attributes of a script's function lead to other
-        // objects only through internals.
+        // True if the string cannot be the name of one of the interpreter's internals. A function of the script leads
+        // to other objects only through attributes with such names.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
@@ -692,8 +695,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the instances of external classes among the arguments and in their containers, except streams. An unknown
-/// function may return such an instance, alone or in a container.
+/// Returns the instances of external classes, except streams, that are arguments or are in containers among the
+/// arguments. An unknown function may return such an instance, alone or in a container.
 fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     let mut values = Values::default();
     for passed in arguments.all() {
@@ -713,8 +716,8 @@ fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
 /// Returns the classes of the values, as `type(value)` does.
 fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     let mut classes = Values::only_open(values.is_open);
-    // The class of functions counts only if all alternatives are functions. If other values are possible, the script
-    // uses the class to test the value.
+    // The class of functions is returned only if all alternatives are functions. If other values are possible, the
+    // script calls `type` to test the value.
     let is_function = |value: &Value<'_>| matches!(value, Value::OwnFunction(_));
     let are_functions = !values.is_open && values.known.iter().all(is_function);
     for value in &values.known {
@@ -779,8 +782,8 @@ fn is_module(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns the name of an object that leads to other objects. The analysis refuses to take an attribute of such an
-/// object by an unknown name.
+/// If `value` is an object that leads to other objects, returns the object's name. A script must not take an attribute
+/// of such an object by an unknown name.
 fn hides(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => Some(objects::shown(path)).filter(|_| !objects::is_plain(path)),

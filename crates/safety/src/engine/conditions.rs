@@ -110,7 +110,7 @@ impl<'a> Arguments<'a> {
         self.positionals().nth(index)
     }
 
-    /// Returns whether the call has a `*` after which any arguments may follow.
+    /// Returns whether the call has a `*` argument with unknown elements.
     pub(super) fn has_unpacked(&self) -> bool {
         self.unknown_from.is_some()
     }
@@ -121,14 +121,14 @@ impl<'a> Arguments<'a> {
             .filter_map(|(name, expr, values)| Some((name.as_deref()?, *expr, values)))
     }
 
-    /// Returns the rule about a keyword of the call, regardless of the callee. A keyword with the value `False` or
-    /// `None` does not count.
+    /// Returns the rule about a keyword of the call, regardless of the called function. Ignores keywords with the value
+    /// `False` or `None`.
     pub(super) fn keyword_rule(&self) -> Option<&'static Rule> {
         let mut given = self.keywords().filter(|(_, expr, _)| !is_off(expr));
         given.find_map(|(name, ..)| INDEX.keyword(name))
     }
 
-    /// Assumes that `*` and `**` arguments of the call contain no further arguments.
+    /// Treats `*` and `**` arguments with unknown contents as empty.
     pub(super) fn forget_unpacked(&mut self) {
         self.unknown_from = None;
         self.has_unpacked_keywords = false;
@@ -201,7 +201,7 @@ impl<'a> Arguments<'a> {
         self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
     }
 
-    /// Returns whether Z3 writes a log if a call sets these parameters.
+    /// Returns whether Z3 may write a log because the arguments set a parameter of Z3.
     fn log(&self) -> bool {
         let is_such = |value: &Value<'_>| match value {
             Value::Text(text) | Value::Start(text) => logs(text),
@@ -215,8 +215,8 @@ impl<'a> Arguments<'a> {
 
     /// Returns whether the argument at `index`, or an argument with one of the keywords in `names`, may be a string.
     fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &str) -> bool {
-        // The rule is about a method. A function of a module may have a different argument at this index, so its
-        // argument counts only if it is known to be a string.
+        // The rule is about a method. If `base` is a module or class, the call is a call of a function, which may have
+        // a different argument at this index. So the argument must then be known to be a string.
         let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
         self.hides_some()
             || self.any_at(index, names, |values| {
@@ -317,7 +317,7 @@ impl<'a> Analyzer<'a, '_> {
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
-        // A script can create an object from its own namespace, so that a variable becomes an attribute.
+        // A script can turn its variables into attributes of an object, as in `SimpleNamespace(**globals())`.
         let is_variable =
             || self.symbols.is_bound(name) && self.uses_any(&["globals", "locals", "vars"]);
         self.symbols.own_attributes.contains(name)
@@ -327,8 +327,8 @@ impl<'a> Analyzer<'a, '_> {
             || is_quoted('\'')
     }
 
-    /// Returns whether the first argument is SQL that reaches files. If `has_files` is true, SQL for which `is_hidden`
-    /// returns true also counts.
+    /// Returns whether the first argument is SQL that reaches files. `has_files` is true if the script imports a
+    /// library with database files. In this case, also returns true if `is_hidden` returns true for the SQL.
     fn reaches_files_by(
         &self,
         arguments: &Arguments<'a>,
@@ -372,8 +372,9 @@ impl<'a> Analyzer<'a, '_> {
             if texts.any(|text| is_dangerous_code(text, self.pass)) {
                 return true;
             }
-            // An argument with unknown alternatives counts if the script composes it like a string, or if it is a name
-            // without known values. A name with known values may refer to a function.
+            // An argument with unknown alternatives is treated as unknown code if the script composes the argument like
+            // a string, or if the argument is a name without known values. A name with known values may refer to a
+            // function, which is not a string of code.
             let is_text_method = |call: &ExprCall| {
                 last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
             };
@@ -385,7 +386,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether a string makes Z3 write a log, or has an unknown start. Strings that Z3 itself makes are
-    /// harmless, because they only compute.
+    /// harmless, because they only describe a problem to solve.
     fn logs_by_text(&mut self, arguments: &Arguments<'a>) -> bool {
         let is_start = |value: &Value<'_>| {
             is_text(value) || matches!(value, Value::Start(start) if !start.is_empty())
@@ -396,8 +397,9 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Returns whether `values` contains an attribute path, or a list of attribute names, with the name of an internal.
-    /// The script takes the attributes in a list one after the other.
+    /// Returns whether `values` contains an attribute path, or a list of attribute names, that leads to the
+    /// interpreter's internals, to another module or to a refused method. The script takes the attributes in a list one
+    /// after the other.
     fn names_internals(&mut self, values: &Values<'a>, others: &Arguments<'a>) -> bool {
         values.known.iter().any(|value| match value {
             Value::Text(text) => {
@@ -473,8 +475,8 @@ pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str
     }
 }
 
-/// Returns whether these arguments of a test program name modules, plugins or files. Verbosity flags and the names of
-/// the script's own tests are harmless.
+/// Returns whether `values`, which are arguments of a test program such as `unittest.main`, name modules, plugins or
+/// files. Verbosity flags and the names of the script's own tests are harmless.
 fn names_tests(values: &Values<'_>) -> bool {
     let is_own = |argument: &str| match argument.strip_prefix('-') {
         Some(flags) => flags.chars().all(|flag| "bfqsvx".contains(flag)) || flags == "-verbose",
@@ -482,8 +484,8 @@ fn names_tests(values: &Values<'_>) -> bool {
     };
     values.known.iter().any(|value| match value {
         Value::Text(name) => !is_own(name),
-        // The first item is the name of the program. The item counts only if it starts with a dash, because it is then
-        // a flag.
+        // The first item is usually the name of the program. It is only checked if it starts with a dash, because it is
+        // then a flag.
         Value::Items(items) => items.iter().enumerate().any(|(place, item)| {
             item.texts().0.any(|text| !is_own(text) && (place > 0 || text.starts_with('-')))
         }),
@@ -502,8 +504,8 @@ fn is_member(base: &Values<'_>) -> bool {
     matches!(base.known.first(), Some(Value::Object(_)))
 }
 
-/// Returns whether a string may name an object that a rule finds. The name of `os.environ` is harmless, because a
-/// script may change the environment.
+/// Returns whether an argument may be the name of an object that a rule finds. The object `os.environ` itself is
+/// harmless as an argument, because a script is permitted to change its environment.
 fn may_name_found(values: &Values<'_>) -> bool {
     let (mut names, is_complete) = values.texts();
     let is_environment =
@@ -511,7 +513,8 @@ fn may_name_found(values: &Values<'_>) -> bool {
     !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
-/// Returns whether one of these styles is the name of a file. A dictionary of settings is never the name of a file.
+/// Returns whether one of these plot styles is the name of a file. A style can also be a dictionary of settings, which
+/// is never the name of a file.
 fn names_style_file(styles: &Values<'_>) -> bool {
     styles.known.iter().any(|value| match value {
         Value::Text(name) => name.contains(['/', '\\', ':', '.']),

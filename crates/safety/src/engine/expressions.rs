@@ -30,7 +30,7 @@ use crate::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbo
 /// The maximum number of imported names that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
 
-/// The maximum number of operands of a union that are checked.
+/// The maximum number of operands that are checked in a union of types such as `int | None`.
 const TYPES_MAX: usize = 16;
 
 /// Functions that take attributes of any object by name.
@@ -128,7 +128,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Dict(dict) => self.dict(dict),
             Expr::Tuple(_) | Expr::List(_) => {
-                // A tuple or list of types to compare with is only read, and so are its elements.
+                // If a tuple or list is only read, its elements are only read too, as in `isinstance(x, (int, str))`.
                 let is_passed_on = !matches!(role, Role::Harmless | Role::Annotation);
                 let role = if is_passed_on { Role::Value } else { role };
                 self.sequence(symbols::elements(expr), role)
@@ -202,7 +202,8 @@ impl<'a> Analyzer<'a, '_> {
         Values::map(items)
     }
 
-    /// Evaluates an expression that has the value of one of its parts.
+    /// Evaluates a conditional expression, a Boolean operation, an assignment expression or a starred expression. The
+    /// value of such an expression is the value of one of its parts.
     fn alternatives(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         match expr {
             Expr::If(if_expr) => {
@@ -249,13 +250,13 @@ impl<'a> Analyzer<'a, '_> {
         self.report_escape(values, expr, role)
     }
 
-    /// Evaluates a name for a use at `offset`.
+    /// Evaluates a name that is used at `offset`.
     fn resolve(&mut self, name: &str, offset: TextSize) -> Values<'a> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name for a use at `offset`. If `matters` is true, a name with too many bindings is reported if its
-    /// value depends on its own earlier value.
+    /// Evaluates a name that is used at `offset`. If the name has too many bindings, its value may depend on its own
+    /// earlier value. In this case, reports the name if `matters` is true.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -325,8 +326,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name that a star import may bind. The known alternatives are the members that the rules know. Other
-    /// values are always possible.
+    /// Evaluates a name that a star import may bind. The known alternatives are the members with this name that a rule
+    /// is about. Other values are always possible.
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
         let stars = &self.symbols.star_imports;
@@ -337,7 +338,8 @@ impl<'a> Analyzer<'a, '_> {
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
         }
-        // A name without a rule may be a member of any module for which one rule covers the calls of all members.
+        // For the modules in `judged_whole`, one rule covers the calls of all members. A name that no other rule is
+        // about may be a member of each of these modules.
         modules.extend(stars.judged_whole.iter().copied());
         self.work().spend(modules.len());
         modules.sort_unstable();
@@ -511,7 +513,8 @@ impl<'a> Analyzer<'a, '_> {
         (base, values)
     }
 
-    /// Reports a reference to the `format` method of a dangerous format string, regardless of the code that calls it.
+    /// Reports a reference to a formatting method of a dangerous format string. The reference is dangerous even if the
+    /// script does not call the method here, because other code may call it.
     pub(super) fn check_format(&mut self, base: &Values<'a>, name: &str, range: TextRange) {
         if !base.known.is_empty()
             && let Some(rule) = INDEX.formatting(name)
@@ -762,7 +765,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports an object among `values` that a rule finds, unless `role` means that the object is judged later.
+    /// Reports the first dangerous object among `values`. Reports nothing if `role` means that the objects are judged
+    /// later.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
         if self.is_quiet || !is_judged {
@@ -897,7 +901,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns the name of the attribute or variable `holder`. If the script uses the name `__annotations__` anywhere,
-    /// returns this name for each variable, because the variable may refer to that dictionary.
+    /// any variable may refer to the dictionary `__annotations__`. So the name `__annotations__` is then returned for
+    /// each variable.
     pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
         let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();

@@ -44,7 +44,8 @@ impl<'a> Analyzer<'a, '_> {
         let unknown = Values::unknown();
         let (paths, is_complete) = path.texts();
         let mut values = Values::default();
-        // `__getattribute__` receives the attribute's name elsewhere, so the name is treated as unknown.
+        // The attribute `__getattribute__` is a function that receives the name of another attribute in a later call.
+        // So an attribute with an unknown name is evaluated too.
         let mut is_computed = !is_complete;
         for path in paths {
             is_computed |= path == GETTER;

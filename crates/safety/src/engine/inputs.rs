@@ -69,7 +69,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a function runs files in the current folder, if that folder contains inputs.
+    /// Returns whether the current folder contains inputs and the function `path` runs files in this folder as code.
     pub(super) fn runs_inputs(&self, path: &str) -> bool {
         !self.pass.inputs.is_empty() && RUNS_FILES.contains(&path)
     }

@@ -33,13 +33,14 @@ use super::work::{Judgement, Work};
 use super::{bounds, checks, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
-/// The maximum nesting of expressions for which the default stack of a thread is large enough. Following a name to its
-/// value counts as nesting.
+/// The maximum nesting of expressions for which the default stack of a thread is large enough. If the analysis follows
+/// a name to its value, the value is nested in the name.
 pub(super) const LEVEL_MAX: usize = 150;
-/// The maximum nesting depth of strings of code in strings of code. A deeper string counts as dangerous.
+/// A string that a script runs as code may itself run a string as code. This is the maximum nesting depth of such
+/// strings. A deeper string counts as dangerous.
 const TEXT_DEPTH_MAX: usize = 2;
-/// The maximum nesting of a string of code, in levels. The string is analysed on the same stack as the script around
-/// it.
+/// The maximum nesting of the source in a string that a script runs as code, in levels. The string is analysed on the
+/// same stack as the script.
 const TEXT_NESTING_MAX: usize = 40;
 /// The maximum size of a formula that is analysed, in bytes. A longer formula counts as dangerous.
 const FORMULA_BYTES_MAX: usize = 64 * 1024;

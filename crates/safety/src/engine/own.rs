@@ -17,11 +17,12 @@ use crate::symbols::{Binding, BindingId, Definition, ScopeId, ScopeKind, Source,
 
 /// The maximum number of bindings of one name that are checked.
 const SOURCES_MAX: usize = 64;
-/// The maximum length of a chain of f-strings that contain each other by name.
+/// The maximum length of a chain of f-strings in which each f-string contains a name that is bound to the next
+/// f-string.
 const CODE_DEPTH_MAX: usize = 4;
 
-/// External functions, each with the members of its result that are harmless to read. All other members of a frame, a
-/// stack entry or a function's variables lead to every object.
+/// External functions, each with the members of its result that are harmless to read. The result describes a frame, a
+/// stack or the variables of a closure. Through its other members, a script can reach every object.
 const READ_OF: &[(&str, &[&str])] = &[
     ("inspect.currentframe", OF_FRAME),
     ("sys._getframe", OF_FRAME),
@@ -88,8 +89,8 @@ impl<'a> Analyzer<'a, '_> {
             )
     }
 
-    /// Returns the bindings of a name that a use can see. Returns `None` if the name may be unbound or may change in
-    /// unseen ways, or if there are more than [`SOURCES_MAX`] such bindings.
+    /// Returns the bindings that may have given `name` its value at this place in the source. Returns `None` if the
+    /// name may be unbound or may change in unseen ways, or if there are more than [`SOURCES_MAX`] such bindings.
     fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
         let mut sources = SmallVec::new();
@@ -180,7 +181,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether `attribute` is a harmless read of the interpreter's internals, for example
-    /// `inspect.currentframe().f_code.co_name`. If so, evaluates the arguments of the call.
+    /// `inspect.currentframe().f_code.co_name`. If it is, evaluates the arguments of the call in `attribute`.
     pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
         let Some(call) = source_of_reading(&attribute.value) else { return false };
         let name = attribute.attr.as_str();
@@ -232,8 +233,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the truth value of a condition. Returns `None` if it is not certain. It can be certain for a constant, a
-    /// name bound only to constants, or a comparison with the version of Python.
+    /// Returns the truth value of a condition. Returns `None` if the truth value is not certain. It can be certain if
+    /// the condition is a constant, a name that is bound only to constants, or a comparison with the version of Python.
     pub(super) fn is_true(&mut self, test: &'a Expr) -> Option<bool> {
         match test {
             Expr::UnaryOp(not) if not.op == UnaryOp::Not => Some(!self.is_true(&not.operand)?),
@@ -269,7 +270,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether the script uses a name with which it may set a name of a module without writing that name.
+    /// Returns whether the script may set a global variable in a way that the analysis does not see. Judges by the
+    /// names that the script uses, such as `setattr`.
     fn sets_unseen(&self) -> bool {
         self.uses_any(TAKING_OUT) || self.uses_any(SETTING)
     }
@@ -400,7 +402,8 @@ fn is_constant(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// Returns the call that an expression reads through `.f_back`, `.f_code` and list indexes.
+/// Removes `.f_back`, `.f_code` and list indexes from the end of an expression. Returns the call that remains, for
+/// example `inspect.stack()` for `inspect.stack()[0]`.
 fn source_of_reading(mut expr: &Expr) -> Option<&ExprCall> {
     loop {
         expr = match expr {

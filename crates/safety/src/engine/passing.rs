@@ -286,7 +286,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the class that contains the method, if `call` is a method call on `super()`.
+    /// If `call` is a method call on `super()`, returns the class that defines the method in which the call occurs.
     fn class_of_super(&self, call: &ExprCall) -> Option<ScopeId> {
         let of = call.func.as_attribute_expr()?.value.as_call_expr()?;
         let is_super = matches!(&*of.func, Expr::Name(name) if name.id.as_str() == "super");

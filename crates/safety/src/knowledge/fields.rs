@@ -14,9 +14,10 @@ pub(crate) fn format_names_internals(text: &str) -> bool {
 
 /// Returns the replacement fields of a format string. Each field ends before its conversion or specification.
 ///
-/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads `name` (PEP 3101). In text that Python
-/// does not read as a field, a bracket has no meaning, and the search for its end could skip a real field. So the
-/// string is searched twice: once with keys in brackets, and once as if brackets had no meaning.
+/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads the attribute `name` (PEP 3101). Outside
+/// of fields, a bracket has no meaning. If the search for the closing bracket started at such a bracket, the search
+/// could skip a real field. So the string is searched twice: once with keys in brackets, and once as if brackets had no
+/// meaning.
 pub(crate) fn fields(text: &str) -> impl Iterator<Item = &str> {
     let with_keys = text.contains('[').then(|| fields_until(text, end_after_keys));
     fields_until(text, first_end).chain(with_keys.into_iter().flatten())
@@ -66,9 +67,10 @@ pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[', ']'])
 }
 
-/// Returns whether an attribute path, as `attrgetter` accepts it, names an internal, a member of another module, or a
-/// method for which `is_refused` returns true. A path that is a single name may be the name of a module. The analysis
-/// judges such a path later, when its object is known.
+/// Returns whether a name in an attribute path, such as `attrgetter` accepts, is the name of one of the interpreter's
+/// internals, of another module, or of a method for which `is_refused` returns true. If the path is a single name, the
+/// name of a module is permitted here. The analysis judges such a path later, when the object that has the attribute is
+/// known.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     parts(path).any(|part| {

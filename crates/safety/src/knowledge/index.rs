@@ -15,19 +15,19 @@ pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 const OF_EVERY_MODULE: &[&str] =
     &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
 
-/// Words in the qualified name of a module that show that the module is a program.
+/// If the qualified name of a module contains one of these words, the module is treated as a program.
 const ENTRY_POINTS: &[&str] = &["__main__", "cli", "cmdline", "conftest", "tests"];
 
-/// Modules that are harmless although their names start with an underscore, because they do no more than public
-/// modules.
+/// Modules that are harmless although their names start with an underscore, because a script can do no more with them
+/// than with public modules.
 #[rustfmt::skip]
 const HARMLESS_PRIVATE: &[&str] = &[
     "__future__", "__hello__", "__main__", "__phello__", "_bisect", "_collections_abc",
     "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
 ];
 
-/// Functions that the index does not take from the generated table of libraries, because other rows of the rules name
-/// them.
+/// Functions that the index ignores in the generated table of libraries, because hand-written rows of the rule table
+/// are about them.
 const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
 
 /// The judgement of the rules about a qualified name.
@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
     Carrier,
 }
 
-/// The row of the table for an object.
+/// The row of the rule table for the object with a qualified name.
 #[derive(Debug)]
 enum Row {
     /// The rule finds the object and all its members.
@@ -57,7 +57,8 @@ pub(crate) struct Index {
     rows: HashMap<&'static str, Row>,
     attributes: HashMap<&'static str, &'static Rule>,
     keywords: HashMap<&'static str, &'static Rule>,
-    /// The attributes that make a call dangerous if the script sets them.
+    /// The names of attributes that make certain calls dangerous. Such a call is dangerous if the script sets the
+    /// attribute.
     settable: HashSet<&'static str>,
     calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
@@ -181,8 +182,8 @@ impl Index {
         }
     }
 
-    /// Judges an object without a row by the words in its name. A word may be private, or may show that a module is a
-    /// program.
+    /// Judges an object without a row by the words in its qualified name. A word may start with an underscore, or may
+    /// show that a module is a program.
     fn unnamed(&self, path: &str) -> Verdict {
         let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
         let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);
@@ -225,7 +226,8 @@ impl Index {
         is_private.then(|| self.special(Special::PrivateModule)).flatten()
     }
 
-    /// Returns the qualified names of the rows except `Holder` rows, and of the functions with rules about their calls.
+    /// Returns the qualified names in the rule table: the names of all rows except `Holder` rows, and the names of the
+    /// functions with rules about their calls.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
         let is_named = |(_, row): &(_, &Row)| !matches!(row, Row::Holder);
         let of_rows = self.rows.iter().filter(is_named).map(|(path, _)| path);
@@ -279,8 +281,8 @@ impl Index {
         self.settable.get(name).copied()
     }
 
-    /// Returns whether no internal has a name that starts with `start`: `start` has no leading underscore, and no
-    /// attribute in the table starts with `start`.
+    /// Returns whether no name of the interpreter's internals starts with `start`. This holds if `start` has no leading
+    /// underscore, and no attribute name in the rule table starts with `start`.
     pub(crate) fn starts_no_attribute(&self, start: &str) -> bool {
         !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
     }

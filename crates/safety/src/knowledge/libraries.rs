@@ -20,7 +20,7 @@ static LIBRARIES: LazyLock<Libraries> = LazyLock::new(Libraries::new);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     pub(super) module: &'static str,
-    /// The index of the parameter, without counting `self`.
+    /// The index of the parameter that names a file, without counting `self`.
     pub(super) place: usize,
     pub(super) parameter: &'static str,
     /// The names, separated by spaces. Methods start with a dot.

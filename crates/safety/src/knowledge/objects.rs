@@ -15,15 +15,15 @@ use super::{behind_dot, stdlib, top};
 use crate::rules::{Rule, Special};
 
 /// Modules that a name may refer to without an import. If the script uses one of these names but never binds it, the
-/// analysis assumes the module.
+/// analysis assumes that the name refers to the module.
 #[rustfmt::skip]
 const WELL_KNOWN_MODULES: &[&str] = &[
     "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
     "sys",
 ];
 
-/// Modules that many other modules have as an attribute, and through which a script can reach everything. An attribute
-/// of an unknown object with one of these names may be the module.
+/// Modules that many other modules have as an attribute, and through which a script can reach everything. If an
+/// attribute of an unknown object has one of these names, the attribute may be the module.
 #[rustfmt::skip]
 const FAR_REACHING: &[&str] = &[
     "builtins", "importlib", "linecache", "mmap", "multiprocessing", "os", "pickle", "posix",
@@ -171,8 +171,8 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the member `name` of the attribute `module` of an unknown object. Returns `None` unless the standard library
-/// has a module with this name and a row names its member.
+/// An unknown object may have the module `module` as an attribute, as in `x.io.open`. Returns the member `name` of this
+/// module. Returns `None` unless the module belongs to the standard library and a rule is about the member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
     let path = [module, ".", name].concat();
@@ -315,7 +315,8 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     if name == attribute || path.starts_with("sys.") {
         return None;
     }
-    // On an array, the attribute `ctypes` is not a module. On the object `path`, the attribute is the module `ctypes`.
+    // The table `FAR_REACHING` does not contain `ctypes`, because arrays have an attribute `ctypes` that is not a
+    // module. But the object `path` is a module, function or class, so its attribute `ctypes` is the module.
     let ctypes =
         || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
     let in_others = far_reaching(attribute).or_else(ctypes);
@@ -338,8 +339,8 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = [class, ".", name].concat();
     match name {
-        // A call of `__init__` is treated like the creation of a new object. A stream in memory is then treated as a
-        // file.
+        // A call of `__init__` may initialise the object again with other arguments, so it is treated like the creation
+        // of a new object. On a stream, it is treated like opening a file.
         "__init__" if is_stream(class) => return Values::object(FILE),
         "__class__" | "__init__" => return Values::object(class),
         // The buffer of a text stream leads to the raw file too.

@@ -22,7 +22,7 @@ const ALTERNATIVES_MAX: usize = 16;
 /// The maximum length of a string that is computed, in bytes. Names of attributes are short, so longer strings do not
 /// matter.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
-/// The maximum length of a string's start that is kept, in bytes.
+/// If only the start of a string is known, at most this number of bytes of the start are kept.
 pub(crate) const START_BYTES_MAX: usize = 64;
 /// The maximum depth of nested containers. The content of deeper containers is dropped.
 const DEPTH_MAX: usize = 2;
@@ -354,7 +354,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the number of steps that copying, joining or folding this value costs.
+    /// Returns the number of steps for copying this value, for joining it with another value, or for computing a value
+    /// from it.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         match &self.known {

@@ -25,14 +25,14 @@ use super::{
     Symbols, Uses, comprehension, elements, last_name,
 };
 
-/// The estimated number of bytes for each distinct name in a short source, from experience. It determines the initial
-/// capacity of the table.
+/// The estimated number of bytes of source for each distinct name in a short source. The estimate determines the
+/// initial capacity of the symbol table.
 const BYTES_OF_NAME: usize = 12;
 /// The number of distinct names up to which a source counts as short.
 const NAMES_MIN: usize = 56;
-/// The estimated number of bytes for each distinct name in a longer source, from experience.
+/// The estimated number of bytes of source for each distinct name in a longer source.
 const BYTES_OF_NAME_LONG: usize = 64;
-/// The maximum number of star-imported modules that are considered for a name that no rule is about.
+/// The maximum number of modules in `StarImports::judged_whole`.
 const STARS_MAX: usize = 4;
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -72,8 +72,8 @@ struct Builder<'a> {
     block: TextRange,
     /// The outermost loop around the visited node, within the current scope.
     in_loop: Option<TextRange>,
-    /// True while the visitor creates bindings that run each time the block is entered. An example is the target of a
-    /// `for`.
+    /// True while the visitor creates bindings that Python executes each time it enters the block. An example is the
+    /// target of a `for`.
     starts_block: bool,
     /// The outermost comprehension around the visited node.
     comprehension: Option<TextRange>,
@@ -86,7 +86,7 @@ struct Builder<'a> {
     /// The subject of the current `match`.
     matched: Option<&'a Expr>,
     /// The bindings of `nonlocal` names, each with its scope. They are resolved at the end of the walk, because the
-    /// binding of the enclosing function may come later in the source.
+    /// enclosing function may bind the name later in the source.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
     /// The number of times that the source names `globals`, `locals` or `vars`.
     namespace_uses: usize,
@@ -433,7 +433,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Runs `work`. The bindings that `work` creates run each time `block` is entered.
+    /// Runs `work`, which creates bindings. Python executes these bindings each time it enters `block`.
     fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         self.in_block(block, |this| {
             this.starts_block = true;
@@ -570,8 +570,8 @@ impl<'a> Builder<'a> {
         self.count_seen(expr);
     }
 
-    /// Counts a use of a container that gives the container no other name. Only under another name could the container
-    /// change without the analysis noticing.
+    /// Counts a use of a container that does not give the container another name. Only under another name could the
+    /// container change without the analysis noticing.
     fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;

@@ -1,4 +1,4 @@
-//! Matches the arguments of a call to the parameters of a function. Never evaluates them.
+//! Matches the arguments of a call to the parameters of a function. Never evaluates an argument.
 
 use ruff_python_ast::{Expr, ExprCall, Parameters};
 

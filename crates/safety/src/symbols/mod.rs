@@ -134,7 +134,8 @@ pub(super) struct Symbol {
     bindings: SmallVec<[BindingId; 1]>,
     /// The bindings in the symbol's own scope that are in loops.
     in_loops: SmallVec<[BindingId; 1]>,
-    /// The bindings in the symbol's own scope that run each time a block is entered, for example the target of a `for`.
+    /// The bindings in the symbol's own scope that Python executes each time it enters a block, for example the target
+    /// of a `for`.
     starting_blocks: SmallVec<[BindingId; 1]>,
     /// The bindings in other scopes that declare the name `global` or `nonlocal`.
     from_elsewhere: SmallVec<[BindingId; 1]>,
@@ -214,8 +215,8 @@ pub(super) struct Uses<'a> {
     symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
     /// The number of times that the script reads the name.
     loads: usize,
-    /// The number of uses that give a container with this name no other name. After such a use, the analysis still sees
-    /// each change of the container.
+    /// The number of uses of a container with this name that do not give the container another name. After such a use,
+    /// the analysis still sees each change of the container.
     reads: usize,
     /// The calls of a function with this name, each with its scope.
     pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
@@ -284,8 +285,8 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: HashSet<&'a str>,
     /// The attributes that the script assigns to any object, also to `self`.
     pub(super) assigned_attributes: HashSet<&'a str>,
-    /// The keywords in calls that share their name with certain attributes. If the script sets such an attribute,
-    /// another call becomes dangerous.
+    /// The keywords in the script's calls that are also names of certain attributes. A call may set an attribute that
+    /// has the name of a keyword, and this attribute makes another call dangerous.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
@@ -306,8 +307,8 @@ pub(super) struct Symbols<'a> {
 pub(super) struct StarImports<'a> {
     /// The modules, each with its position in the order of the star imports.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The first star-imported modules for which one rule covers the calls of all members. Each module has the same
-    /// position as in `modules`.
+    /// The star-imported modules for which one rule covers the calls of all members, up to a maximum number. Each
+    /// module has the same position as in `modules`.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The offset of the last star import in the script.
     pub(super) last: Option<TextSize>,
@@ -470,7 +471,8 @@ impl<'a> Symbols<'a> {
         }
         let deferred_from = self.scopes[user].deferred_from.filter(|_| user != owner);
         let used_at = deferred_from.unwrap_or(offset);
-        // Only the first bindings are checked. If none of them matches, the symbol counts as uncertain.
+        // Only the first bindings are checked. If none of them has certainly run before the use, the name may be
+        // unbound.
         symbol.bindings.iter().take(REACHING_MAX).any(|id| {
             let binding = &self.bindings[*id];
             if !binding.block.contains_inclusive(used_at) {

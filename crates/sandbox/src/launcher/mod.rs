@@ -66,8 +66,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     // however many processes the run has.
     setsid().or_fail(LaunchError::StartLauncher)?;
     let parent = getppid();
-    // Read the user map and open `/proc` now, because at tier 3 the machine's `/proc` no longer exists when the order
-    // arrives.
+    // Choose the user by `/proc/self/uid_map` and open `/proc` now, because at tier 3 the machine's `/proc` no longer
+    // exists when the order arrives.
     let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
@@ -126,7 +126,7 @@ fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Nev
     execve(program, &arguments, &environment).or_fail(LaunchError::Execute)
 }
 
-/// Becomes Python that runs one script. All layers are in force when Python starts.
+/// Becomes a Python process that runs one script. All layers are in force when Python starts.
 fn become_script(
     order: &Order,
     input: &[u8],
@@ -172,9 +172,9 @@ fn become_script(
     execute(&program, filters.program_path(), &arguments, &environment)
 }
 
-/// Becomes the fork server: Python that forks for each script. Each child applies the remaining layers to itself. The
-/// fork server may create namespaces and mounts in its own user namespace. Apart from that, it has only the rights of
-/// an ordinary process of its user. It can read the same files as every run, but cannot write to any of them.
+/// Becomes the fork server: a Python process that forks for each script. Each child applies the remaining layers to
+/// itself. The fork server may create namespaces and mounts in its own user namespace. Apart from that, it has only the
+/// rights of an ordinary process of its user. It can read the same files as every run, but cannot write to any of them.
 fn become_fork_server(
     order: &Order,
     mut input: Vec<u8>,

@@ -11,8 +11,8 @@ use crate::{FixedClock, Order, Tier};
 /// folder.
 const FILE: &str = ".fixed.so";
 
-/// Returns the path of the library in the run. `None` if the order has no fixed clock, or if the dynamic loader could
-/// not load that path.
+/// Returns the path from which a run loads the library. `None` if the order has no fixed clock, or if the dynamic
+/// loader could not load a library from this path.
 pub(crate) fn library(order: &Order) -> Option<PathBuf> {
     order.fixed?.clock?;
     // At tier 3 the scratch folder is mounted `noexec`.

@@ -57,7 +57,8 @@ fn maps_nobody(uid_map: &str) -> bool {
     })
 }
 
-/// A descriptor of `/proc`, with which this process can map its user even after the path `/proc` becomes unreachable.
+/// A descriptor of `/proc`. Through this descriptor, this process can write its own settings, such as the UID map of
+/// its user namespace, even after the path `/proc` has become unreachable.
 pub(crate) struct OwnProcess(OwnedFd);
 
 impl OwnProcess {

@@ -19,7 +19,7 @@ const FORKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forks.so"));
 /// The path of [`FORKS`] in the file tree of a fork server.
 pub(crate) const FORKS_PATH: &str = "/.forks.so";
 
-/// A shared library, and its path in the run.
+/// A shared library of this crate, and the path from which a run loads the library.
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
     content: &'static [u8],

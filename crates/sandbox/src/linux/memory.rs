@@ -32,13 +32,13 @@ use super::process_tree::{ProcessTable, Stat};
 use super::processor::{ProcessorShare, ProcessorTime, Times, processors};
 use crate::Neighbours;
 
-/// The maximum interval between two samples of a run.
+/// The maximum interval between two samples of a run's memory.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The maximum interval between two samples of a run while its memory grows.
+/// The maximum interval between two samples while the run's memory grows.
 const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The minimum interval between two samples of a run. It applies if little memory is left.
+/// The minimum interval between two samples. This interval applies if the run has little memory left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 /// The maximum growth of a run's memory on one processor, in bytes per second. The next sample is taken before the run
@@ -54,7 +54,7 @@ const SHARED_MAX: u64 = 8;
 /// During an exact count, a run may grow by at most its memory limit divided by this number.
 const GROWTH_WHILE_COUNTING: u64 = 10;
 
-/// The kernel's memory for one mapping and its data structures, in bytes.
+/// The memory that the kernel needs to manage one memory mapping of a process, in bytes.
 const MAPPING_BYTES: u64 = 512;
 
 /// The maximum number of mappings of a process. Python with large libraries has a few hundred.
@@ -62,7 +62,7 @@ const MAPPINGS_MAX: u64 = 16 * 1024;
 
 /// The minimum interval between two counts of the mappings of a process.
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
-/// The maximum number of bytes that one sample reads from lists of mappings. Each mapping takes about a hundred bytes.
+/// The maximum number of bytes that one sample reads from `/proc/{pid}/maps`. Each mapping takes about a hundred bytes.
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
 /// The minimum number of bytes that are charged for a descriptor: the default capacity of a socket buffer
@@ -89,8 +89,8 @@ const PIPES_INTERVAL: Duration = Duration::from_millis(100);
 /// count.
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// The samples of a run may take the time of one processor, divided by this number. This bound does not apply while the
-/// run's memory grows.
+/// The samples of a run may take at most 1/`LOOK_COST` of the time of one processor. This bound does not apply while
+/// the run's memory grows.
 const LOOK_COST: u32 = 5;
 
 /// The maximum delay of the next sample if this sample had to wait for a processor. Without a delay, the samples of
@@ -98,8 +98,8 @@ const LOOK_COST: u32 = 5;
 /// on a busy machine. The delay is limited, because the run itself may be the reason why the samples have to wait.
 const BUSY_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// A run counts as growing if its memory has grown by more than its memory limit divided by this number since the last
-/// sample.
+/// A run's memory is treated as growing if the memory has increased since the last sample by more than the run's memory
+/// limit divided by this number.
 const GROWTH_SEEN: u64 = 32;
 
 /// The maximum number of consecutive incomplete samples. A sample is incomplete if a process ended during the sample or
@@ -121,8 +121,7 @@ const COUNTED_MAX: usize = 512;
 pub enum Look {
     /// The run is within its limits. The next sample must be taken within the time `next`.
     Within { next: Duration },
-    /// The run exceeds its limit for pipes. Meanwhile the kernel may have created pipes for other runs that are too
-    /// small.
+    /// The run exceeds its limit for memory, mappings or threads, or its processes or their memory cannot be counted.
     Exceeded,
     /// The run exceeds its limit for pipes. Pipes that other runs created meanwhile may be too small.
     TooManyPipes,
@@ -217,7 +216,7 @@ struct Counting {
     /// at the sample that found the process, in bytes.
     known: HashMap<Pid, u64>,
     counted_bytes: u64,
-    /// [`MemoryWatch::allocated_bytes`] at the start of the first count.
+    /// The value of [`MemoryWatch::allocated_bytes`] when the count first began. A restart does not change this value.
     allocated_before: u64,
     /// The number of times that the count began again.
     restarts: u32,
@@ -316,8 +315,8 @@ impl MemoryWatch {
         self.share.observe(&self.table, &processes, self.neighbours.now);
     }
 
-    /// Returns true if the weight of the run's session is low enough for the current number of runs, or if the weight
-    /// cannot be set.
+    /// Returns true if the scheduler weight of the run's session (`sched(7)`, autogroup) is low enough for the current
+    /// number of runs, or if the weight cannot be set.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.share.is_settled(self.neighbours.now)
@@ -461,8 +460,8 @@ impl MemoryWatch {
                 None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
-            // Use the parent's count until the process has a count of its own, because a forked process starts with the
-            // mappings of its parent.
+            // A forked process starts with the mappings of its parent. So use the parent's number of mappings until the
+            // mappings of the new process are counted.
             let like = known.or(parent);
             let seen = Seen {
                 started: stat.started,
@@ -585,8 +584,8 @@ impl MemoryWatch {
         })
     }
 
-    /// Counts the lines in the processes' lists of mappings, up to the maximum for one sample. The kernel lists
-    /// mappings, but does not report their number.
+    /// Counts the lines of `/proc/{pid}/maps` for the run's processes, up to the maximum for one sample. The kernel
+    /// lists the mappings in this file, but does not report their number.
     fn count_mappings(&mut self) {
         let mut block = [0; 16 * 1024];
         let mut left = MAPPINGS_BYTES_MAX;

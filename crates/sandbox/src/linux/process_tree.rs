@@ -49,7 +49,7 @@ impl ProcessTable {
 
     /// Returns `roots` and all their descendants, and whether the list is complete. The list may be incomplete if a
     /// process or thread ended during the listing. For the processes in `single_threaded`, the function does not list
-    /// the threads, because this would double its duration.
+    /// the threads, because listing them would double the duration of the call.
     pub(crate) fn descendants(
         &self,
         roots: &[Pid],

@@ -110,8 +110,9 @@ impl Times {
 struct Usage {
     ran: Duration,
     waited: Duration,
-    /// The time that the busiest thread ran or waited: the maximum of this sum over all threads. The thread may have
-    /// waited for other threads of the run, but at most for the time that those threads ran.
+    /// The time that the busiest thread ran or waited: the maximum of this sum over all threads. If the thread waited
+    /// for other threads of the run, those threads ran meanwhile. So other processes kept the run waiting for at least
+    /// `wanted` minus `ran`.
     wanted: Duration,
 }
 
@@ -126,10 +127,11 @@ pub(super) struct ProcessorShare {
     time: ProcessorTime,
     /// The nice value of the run's threads.
     nice: i32,
-    /// The highest nice value that the number of runs has required up to now, without the run's own threads.
+    /// The highest nice value that the number of runs alone has required up to now. The number of the run's threads
+    /// does not affect this value.
     imposed_nice: i32,
-    /// False after the kernel did not let this process lower a nice value, which requires `CAP_SYS_NICE`
-    /// (`setpriority(2)`).
+    /// False after the kernel has refused to raise the weight of a thread. Raising a weight means lowering a nice
+    /// value, which requires `CAP_SYS_NICE` (`setpriority(2)`).
     may_raise: bool,
     /// The nice value of the run's session. `None` if sessions have no nice value on this kernel.
     session_nice: Option<i32>,
@@ -198,8 +200,9 @@ impl ProcessorShare {
             let interval = now - looked;
             let usage = difference(&before, &threads);
             let has_begun = before.values().any(|times| *times != Times::default());
-            // If the set of threads has changed, the use of the processors is unknown (`usage` is `None`). Skip such an
-            // interval before the first sample, because a script cannot hide work in it.
+            // If the set of threads has changed, `usage` is `None`, and `count` assumes that the run had a processor.
+            // Do not assume this for the interval before the first sample, because a script cannot hide work in that
+            // interval.
             if usage.is_some() || has_begun {
                 self.count(interval, usage, runs);
             }
@@ -214,9 +217,9 @@ impl ProcessorShare {
         competing
     }
 
-    /// Adds an interval with this number of `runs` to the account. Ignores the time that the run waited for a processor
-    /// if the weight is lower than any number of runs has required up to now. In this case, the run's own threads have
-    /// lowered the weight.
+    /// Adds an interval to the account. `runs` is the number of runs in this interval. If the run's own threads have
+    /// lowered the weight further than the number of runs has ever required, ignores the time that the run waited for a
+    /// processor, because the run itself has caused the low weight.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -227,8 +230,8 @@ impl ProcessorShare {
         self.time.add(interval, usage);
     }
 
-    /// Returns true if the weight of the run's session is low enough for this number of runs, or if the weight cannot
-    /// be set.
+    /// Returns true if the weight of the run's session (`sched(7)`, autogroup) is low enough for this number of runs,
+    /// or if the weight cannot be set.
     pub(super) fn is_settled(&self, runs: u64) -> bool {
         let is_low = |nice: i32| nice >= nice_of(runs, self.processors);
         self.session_nice.is_none_or(is_low)
@@ -565,8 +568,8 @@ mod tests {
             // The run has or had sixty threads, which have lowered its weight.
             (60, 1, false),
             (60, 2, false),
-            // The number of runs has lowered the weight. Waits count unless the run's own threads have lowered it
-            // further.
+            // The number of runs has lowered the weight. Waiting time is ignored only if the run's own threads have
+            // lowered the weight further.
             (1, 9, true),
             (2, 9, true),
             (60, 9, false),

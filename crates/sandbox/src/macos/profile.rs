@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::Plan;
 
-/// The template of the profile's text, with placeholders for repeated forms.
+/// The template of the profile's text. Placeholders such as `@READABLE@` mark the places for the rules about paths.
 const TEMPLATE: &str = include_str!("profile.sb");
 
 /// The maximum number of paths in one form (a parenthesised expression of a profile). The compiler of profiles fails

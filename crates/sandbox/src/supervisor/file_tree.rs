@@ -73,7 +73,7 @@ impl FileTree {
         for path in &plan.readable {
             mount_readable(path)?;
         }
-        // The recursive bind mounts include further mounts below these paths. Each further mount must be made
+        // The recursive bind mounts include further mounts below the readable paths. Each further mount must be made
         // read-only separately.
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
@@ -119,7 +119,8 @@ impl FileTree {
     }
 }
 
-/// Returns the current path of `path`, an absolute path in the new tree, while the tree is laid out.
+/// Returns the path at which a file of the new tree exists while the tree is laid out. `path` is the absolute path of
+/// the file in the complete tree.
 fn staged(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))

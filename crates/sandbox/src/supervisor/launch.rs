@@ -97,9 +97,9 @@ pub(super) fn launch(
         return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces(user)?;
-    // Start init and the launcher now, so that they start while this process lays out the tree. Each of the two takes
-    // about the same time. If a later step fails, the launcher is dropped before init, because process 1 cannot be
-    // reaped before all other processes of its namespace.
+    // Start init and the launcher now, so that they start while this process lays out the tree. Their start takes about
+    // as long as laying out the tree. If a later step fails, the launcher is dropped before init, because process 1
+    // cannot be reaped before all other processes of its namespace.
     let mut init = own_program(INIT_ARGUMENT);
     // Init must not inherit the output streams, so that they close when Python ends.
     init.stdout(Stdio::null()).stderr(Stdio::null());
@@ -166,7 +166,7 @@ fn enter_copy_of_proc() -> Result<(), LaunchError> {
     fchdir(copy).or_fail(LaunchError::IsolateMounts)
 }
 
-/// Starts a launcher. `proc` is the launcher's path of the `/proc` mount.
+/// Starts a launcher. `proc` is the path at which the launcher finds the `/proc` mount.
 fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
     command.arg(proc);
@@ -197,7 +197,7 @@ impl Starting {
         (&self.socket).read_exact(&mut ready).or_fail(failed)
     }
 
-    /// Moves the process to the run's control group before it starts anything.
+    /// Moves the process to the run's control group. Call this before the process starts another process.
     fn join(&self, group: Option<&ControlGroup>) -> Result<(), LaunchError> {
         group
             .map_or(Ok(()), |group| group.add(self.process.0))

@@ -71,8 +71,8 @@ pub(crate) fn start(
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
     // Give this process the initial scheduler weight of a run, because many launches at once would take the processors
-    // from the server. Skip this for an ordinary user, which may set the weights of only ten sessions per second. The
-    // runs themselves need these changes.
+    // from the server. Skip this for an ordinary user: such a user may set the weights of only ten sessions per second,
+    // and the runs themselves need these changes of weights.
     if Uid::effective().is_root() {
         processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
     }
@@ -182,7 +182,8 @@ impl Run {
         self.end_all(None);
     }
 
-    /// Kills the run as [`Self::end`] does. With `signals`, a wait ends early when a child has ended.
+    /// Kills the run as [`Self::end`] does. If `signals` is given, the signal about the end of a child also ends the
+    /// current pause between two kills.
     fn end_all(&mut self, signals: Option<&SignalFd>) {
         let mut round = KILL_ROUND;
         while self.reap() {

@@ -97,8 +97,8 @@ fn sweep_one(place: &Folder, path: &Path) {
     }
     let opened = place.folder(name).or_else(|_| {
         // A script may have removed its own right to read the folder. Then `folder_to_read` changes the folder's mode.
-        // Take the rights of the folder's owner before this change, because the owner could replace the folder
-        // meanwhile. With root's rights, the change could then affect another file.
+        // Make this change with the rights of the folder's owner, even if this process is root. Otherwise the owner
+        // could replace the folder just before the change, and root would change the mode of another file.
         let _rights = OwnersRights::take(&about)?;
         place.folder_to_read(name)
     });

@@ -23,7 +23,7 @@ use crate::store::error::StoreError;
 use crate::store::pending::Pending;
 use crate::user_name::UserName;
 
-/// The maximum number of rows in one query of a chain.
+/// The maximum number of rows of a chain that one query returns.
 const ROWS_AT_ONCE: usize = 1000;
 
 const FILTERED: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
@@ -36,8 +36,8 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
     ORDER BY time, instance, seq LIMIT $2";
 
-/// Returns SQL that appends a row and rolls it back. The row is in a separate chain, so it blocks no replica. The
-/// values in the SQL contain no quotation marks, so they need no escaping.
+/// Returns SQL that appends a row and rolls the row back. The row is in a new chain, so the SQL does not block any
+/// replica. The values in the SQL contain no quotation marks, so they need no escaping.
 fn rehearsal() -> String {
     let row = AuditRow {
         instance: Some(format!("rehearsal {}", Uuid::new_v4())),
@@ -304,7 +304,7 @@ async fn schema_flaws(transaction: &Transaction<'_>) -> Result<Vec<String>, Stor
         let (name, is_enabled): (String, bool) = (value(&row, 0)?, value(&row, 1)?);
         let known = missing.iter().position(|known| *known == name);
         match known.map(|at| missing.remove(at)) {
-            None => flaws.push(format!("the trigger {name} is not ours")),
+            None => flaws.push(format!("the trigger {name} was not made by this program")),
             Some(_) if !is_enabled => flaws.push(format!("the trigger {name} was disabled")),
             Some(_) => {}
         }

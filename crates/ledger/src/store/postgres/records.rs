@@ -31,7 +31,7 @@ fn parsed<T: FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|_| StoreError::Unreadable("tokens"))
 }
 
-/// Reads a token from a row, in the form that rows of the audit log have.
+/// Reads a token from a row of the table of tokens. Returns the token in the same form as in the audit log.
 pub(super) fn recorded(row: &Row) -> Result<RecordedToken, StoreError> {
     Ok(RecordedToken {
         token: value::<i64>(row, 0)?.to_string(),

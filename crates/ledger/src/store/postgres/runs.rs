@@ -11,7 +11,7 @@ use crate::audit::{RecordedEvidence, RecordedRun, RunRow};
 use crate::store::backend::RunLog;
 use crate::store::error::StoreError;
 
-/// The maximum number of runs in one query.
+/// The maximum number of runs that one query returns.
 const RUNS_AT_ONCE: usize = 1000;
 
 const OF_RUN: &str = "SELECT event, user_name, tool, outcome, details, instance FROM qwed_mcp.audit \
@@ -126,8 +126,8 @@ impl RunLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns the next rows about the end of a run of this replica, after row `after`. Skips runs that retention
-    /// removed. Each result is a run id, the details, and the row's number.
+    /// Returns the next rows after row `after` that are about the end of a run of this replica. Skips runs that
+    /// retention removed. Each result is a run id, the details, and the row's number.
     fn ends_after(&self, after: i64) -> Result<Vec<(String, String, i64)>, StoreError> {
         let own = self.instance.clone();
         self.ask(move |session| {

@@ -25,7 +25,7 @@ const LAST_USES: &str = "SELECT token, max(time) FROM ( \
 
 impl TokenStore for PostgresStore {
     fn record_older_tokens(&self) -> Result<(), StoreError> {
-        // In this database, every token has rows in the audit log.
+        // Do nothing, because every token in this database has rows in the audit log.
         Ok(())
     }
 

@@ -176,8 +176,8 @@ pub(super) async fn write_all(
     }
 }
 
-/// Writes a group. Retries once if the connection was lost before the commit, because then nothing was written. Fails
-/// if the connection was lost during the commit, because the result is then unknown.
+/// Writes a group. After a temporary error before the commit, such as a lost connection, retries once, because nothing
+/// was written. After an error during the commit, fails, because it is unknown whether the group was written.
 async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result<(), StoreError> {
     let written = match write_group(database, own, group).await {
         Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {

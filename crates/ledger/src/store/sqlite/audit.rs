@@ -194,8 +194,8 @@ fn for_each_after(
     Ok(())
 }
 
-/// Returns a text for a value that is not a valid text. The result differs from the original text, so verification
-/// finds that the row's hash is wrong.
+/// Converts the bytes of a value that is not a valid text to a text. The result differs from every original text, so
+/// verification finds that the row's hash is wrong.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
 }

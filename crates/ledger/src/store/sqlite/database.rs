@@ -8,7 +8,7 @@ use super::{SCHEMA, SqliteStore};
 use crate::audit::DatabaseFlaws;
 use crate::store::error::StoreError;
 
-/// The maximum number of defects in the result.
+/// The maximum number of defects that SQLite's integrity check reports.
 const DAMAGE_MAX: usize = 20;
 
 /// Checks the whole file, and returns its flaws.
@@ -41,7 +41,7 @@ fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<Str
         let said = match ours.remove(&(kind.clone(), name.clone())) {
             Some(expected) if expected == sql => continue,
             Some(_) => "was changed",
-            None => "is not ours",
+            None => "was not made by this program",
         };
         differences.push(format!("the {kind} {name} {said}"));
     }

@@ -22,7 +22,7 @@ impl SqliteStore {
         }
     }
 
-    /// Opens the file as immutable. Otherwise SQLite would create files next to it, even for reading.
+    /// Opens the database file as immutable. Otherwise SQLite would create other files in the folder, even for reading.
     fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         let log = folder.join(format!("{FILE_NAME}-wal"));

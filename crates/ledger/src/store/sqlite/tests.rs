@@ -212,13 +212,13 @@ fn the_file_of_the_turn_is_no_link_and_no_pipe_and_never_shortened() {
 fn a_turn_is_waited_for_and_not_without_end() {
     let (folder, store) = store();
     let turnstile = File::create(folder.path().join(TURNSTILE)).unwrap();
-    // The lock is released while the store waits for it.
+    // In the first case, the lock is released while the store waits for the lock.
     turnstile.lock().unwrap();
     let pending = store.submit(|_| Ok(()));
     thread::sleep(Duration::from_millis(50));
     turnstile.unlock().unwrap();
     pending.wait().unwrap();
-    // The lock is not released, so the wait ends with an error.
+    // In the second case, the lock is not released, so the store stops waiting and reports an error.
     turnstile.lock().unwrap();
     let since = Instant::now();
     let error = touch(&store).unwrap_err();
@@ -244,13 +244,14 @@ fn a_store_that_is_closed_waits_for_no_turn() {
 fn a_lock_of_another_process_is_waited_for_and_not_without_end() {
     let (folder, store) = store();
     let other = Connection::open(folder.path().join(FILE_NAME)).unwrap();
-    // The lock is released while the store waits for it.
+    // In the first case, the lock is released while the store waits for the lock.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let pending = store.submit(|_| Ok(()));
     thread::sleep(Duration::from_millis(50));
     other.execute_batch("COMMIT").unwrap();
     pending.wait().unwrap();
-    // The lock is not released. Neither the connection that writes nor another connection waits without end.
+    // In the second case, the lock is not released. The store and the other connection `own` stop waiting after the
+    // timeout.
     let mut later = patience(|| false);
     let own = connect(&folder.path().join(FILE_NAME)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -173,8 +173,8 @@ fn record_token(
     append(transaction, &[token.entry(event, outcome)]).map(drop)
 }
 
-/// Appends rows about tokens that were created before tokens had rows. Verification finds every later change of these
-/// tokens.
+/// Appends rows about tokens that an earlier version of this program created without rows. Verification can then detect
+/// later changes of these tokens.
 fn record_older(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     if !has_older(transaction)? {
         return Ok(());
@@ -192,7 +192,7 @@ fn has_older(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
     transaction.query_row(select, parameters, |row| row.get(0))
 }
 
-/// Returns the table of tokens, for the comparison with the rows about them.
+/// Returns all rows of the table of tokens, to compare the tokens with the audit log.
 pub(super) fn recorded_tokens(
     transaction: &Transaction<'_>,
 ) -> rusqlite::Result<Vec<RecordedToken>> {

@@ -179,7 +179,7 @@ impl<'a> Interpreter<'a, '_> {
         let object =
             self.values.operands(function, Op::Attribute(name)).and_then(|of| of.first().copied());
         let Some(object) = object else {
-            // The attribute has a known value, which is the called function.
+            // The value of the attribute is known, for example a function of the script. Call this value.
             return self.call_value(function, arguments);
         };
         if let Some(value) = self.call_of_method(object, name, function, arguments) {
@@ -200,8 +200,8 @@ impl<'a> Interpreter<'a, '_> {
         self.fresh()
     }
 
-    /// Returns the result of a method call, if the effect of the method is known. `target` is the expression of the
-    /// method's object.
+    /// Returns the result of a method call, if the effect of the method is known. `target` is the expression before the
+    /// dot.
     fn known_method(
         &mut self,
         target: &'a Expr,
@@ -233,7 +233,7 @@ impl<'a> Interpreter<'a, '_> {
                 self.replace(object, merged);
                 Some(self.values.add(Node::None))
             }
-            // These methods only rewrite an expression, so a zero stays a zero.
+            // These methods of SymPy only rewrite an expression, so an expression that is 0 stays 0.
             (
                 "expand" | "simplify" | "evalf" | "n" | "doit" | "removeO" | "trigsimp" | "factor",
                 _,
@@ -351,8 +351,8 @@ impl<'a> Interpreter<'a, '_> {
         self.values.op(Op::Call, operands)
     }
 
-    /// Returns whether the function `path`, which converts or copies its argument, returns a value equal to the
-    /// argument `of`.
+    /// Returns whether a call of the function `path` with the argument `of` only copies the argument. For example,
+    /// `list(x)` is a copy if `x` is a list.
     pub(super) fn keeps_kind(&self, path: &str, of: Id) -> bool {
         let kind = match path {
             "list" => Type::List,
@@ -368,7 +368,8 @@ impl<'a> Interpreter<'a, '_> {
     pub(super) fn call_of_function(&mut self, place: usize, id: Id, arguments: &[Id]) -> Id {
         let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
         // Mark literal arguments as fields, so that a comparison with the result does not count as a comparison of
-        // literals. Pass unmarked literals only to a function that contains a check.
+        // literals. If the function contains a check, pass the unmarked literals, so that a comparison of literals is
+        // recognized in this check.
         let has_check = match closure.function {
             Callable::Function(function) => self.has_check(function.range()),
             Callable::Lambda(..) => false,
@@ -448,8 +449,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Follows the body of a function with these values of its parameters. Other parameters are unknown. Returns the
-    /// value of the last `return` statement that was reached.
+    /// Follows the body of a function. `names` contains the known values of its parameters. All other parameters are
+    /// unknown. Returns the value of the last `return` statement that was reached.
     pub(super) fn follow(
         &mut self,
         closure: Closure<'a>,
@@ -463,7 +464,7 @@ impl<'a> Interpreter<'a, '_> {
         })
     }
 
-    /// Returns the value of a function if all of its branches return.
+    /// Returns the return value of a function, if all of its branches return a value.
     fn follow_branches(&mut self, closure: Closure<'a>, names: HashMap<&'a str, Id>) -> Option<Id> {
         let Callable::Function(function) = closure.function else { return None };
         let branches = |it: &mut Self| it.value_of_branches(&function.body);
@@ -584,9 +585,9 @@ impl<'a> Interpreter<'a, '_> {
         Some(bound)
     }
 
-    /// Returns the truth value of a condition. Recognizes two expected results of Z3 that prove nothing. If the
-    /// premises contradict each other, Z3 returns `unsat` for every claim. If the constraints hold for all values, Z3
-    /// can only return `sat`.
+    /// Returns the truth value of a condition. Also recognizes two comparisons with a result of Z3 that prove nothing.
+    /// If the premises contradict each other, Z3 returns `unsat` for every claim. If the constraints hold for all
+    /// values, Z3 always returns `sat`.
     pub(super) fn premised(&self, condition: Id) -> Truth {
         let judge = self.judge();
         let constraints = self.constraints.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Finds the collections that checks are about, so that a run can count their elements.
+//! Finds the collections that checks are about. A run of the script can then count the elements of these collections.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -37,9 +37,9 @@ impl Interpreter<'_, '_> {
         while let Some([of]) = values.operands(condition, Op::Not) {
             (condition, holds) = (*of, !holds);
         }
-        // Returns the expression that runs for each element that a comprehension reads. If the comprehension searches
-        // for violations, it should yield no element. So a run must count the elements that the comprehension reads,
-        // instead of the elements that the comprehension yields.
+        // Returns the expression that runs once for each element that a comprehension reads. A comprehension that
+        // searches for violations yields no element if the check succeeds. So a run must count the elements that the
+        // comprehension reads, and not the elements that it yields.
         let taken = |id: Id| {
             let mut of = id;
             for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Assigns numbers to the values of expressions.
+//! Determines the value of each expression, as an `Id`. Expressions that always have the same value get the same `Id`.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -146,7 +146,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns a value for the conversion and the format of a replacement field of an f-string.
+    /// Returns a value for the conversion and the format of a replacement field in an f-string, for example `!r` and
+    /// `>8` in `{x!r:>8}`.
     fn format_of(&mut self, part: &InterpolatedElement) -> Id {
         let Some(format) = &part.format_spec else {
             return self.values.add(Node::Text(format!("{:?}", part.conversion).into()));

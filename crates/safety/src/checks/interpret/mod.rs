@@ -38,8 +38,8 @@ const CALLS_MAX: usize = 4;
 const LEVEL_MAX: usize = 60;
 /// The maximum number of values. The checks of a script with more values are not judged.
 const VALUES_MAX: usize = 40_000;
-/// The maximum number of elements for which a loop variable gets a value that lists all elements. With more elements,
-/// the value is unknown.
+/// If a loop iterates over at most this number of known elements, each element is followed as a possible value of the
+/// loop variable. With more elements, the value of the loop variable is unknown.
 const FUNCTIONS_MAX: usize = 30;
 
 /// Finds the checks that cannot fail, and stores in each of these checks the reason why it cannot fail. `conditions`
@@ -120,7 +120,7 @@ struct Frame<'a> {
     globals: HashSet<&'a str>,
     /// The index of the frame of the enclosing function or module.
     around: usize,
-    /// The value that the function returns, if it is known.
+    /// The return value of the function. `None` if no return value is known.
     returned: Option<Id>,
 }
 
@@ -146,7 +146,8 @@ struct Catch {
     exceptions: bool,
     /// The qualified names of other classes that are caught.
     classes: Vec<String>,
-    /// The qualified names of the classes that an earlier handler catches without continuing the script.
+    /// The qualified names of the classes for which an earlier handler ends the script unsuccessfully. The current
+    /// handler does not receive these exceptions.
     ending: Vec<String>,
 }
 
@@ -190,7 +191,7 @@ struct Interpreter<'a, 'i> {
     work: &'i Work,
     places: HashMap<TextSize, usize>,
     verdicts: Vec<Verdict>,
-    /// For each check, whether it is about all elements of a generated collection.
+    /// For each check, whether the check is about all elements of a generated collection, such as a range.
     general: Vec<bool>,
     /// The number of loops over generated collections around the current statement.
     general_loops: usize,
@@ -198,7 +199,7 @@ struct Interpreter<'a, 'i> {
     /// collection.
     elements: Vec<Option<TextRange>>,
     /// Two expressions for each comprehension. A run evaluates the first expression for each element that the
-    /// comprehension reads, and the second for each element that it yields.
+    /// comprehension reads, and the second expression for each element that the comprehension yields.
     comprehensions: HashMap<Id, [TextRange; 2]>,
     values: Values<'a>,
     frames: Vec<Frame<'a>>,
@@ -208,16 +209,18 @@ struct Interpreter<'a, 'i> {
     followed: HashSet<TextSize>,
     classes: Vec<&'a StmtClassDef>,
     facts: Vec<ClassFacts<'a>>,
-    /// The names that the bodies of the classes bind.
+    /// For each class, the names that the body of the class binds, with their values.
     class_names: Vec<HashMap<&'a str, Id>>,
-    /// The values of the attributes that the script assigns only once. The key is the object and the attribute's name.
+    /// The values of the attributes that the script sets only when it creates the object. The key is the object and the
+    /// attribute's name.
     attributes: HashMap<(Id, &'a str), Id>,
-    /// The names of attributes that the script may assign more than once. `None` until needed.
+    /// The names of attributes that the script may change after it has created the object. Computed at the first use.
     changed_attributes: Option<HashSet<&'a str>>,
-    /// The values that the script assigns to attributes of imported modules, and to assertion methods of any object.
-    /// The key for an attribute is its qualified name. The key for a method is a dot and its name.
+    /// The values by which the script replaces attributes of imported modules, and assertion methods of objects. The
+    /// key of an attribute is its qualified name. The key of a method is a dot and the method's name.
     replaced_functions: HashMap<String, Id>,
-    /// The object that a call creates, while its method `__init__` is followed.
+    /// The object that the current call creates. Set only while the method `__init__` or `__post_init__` of the object
+    /// is followed.
     constructed: Option<Id>,
     catches: Vec<Catch>,
     influence: Option<Influence<'a>>,
@@ -371,7 +374,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the element at an index of a sequence with `count` elements.
+    /// Returns the element at the index `place` of the sequence `value`, assuming that the sequence has `count`
+    /// elements.
     pub(super) fn part(&mut self, value: Id, place: usize, count: usize) -> Id {
         self.work.spend(1);
         if self.is_over() {
@@ -395,7 +399,8 @@ impl<'a> Interpreter<'a, '_> {
         self.values.op(Op::Item, [value, key])
     }
 
-    /// Gives an unknown value to the object in an expression, because the object may have changed.
+    /// Gives an unknown value to the name at the beginning of an expression, such as `x` in `x.y[0]`, because the
+    /// object of this name may have changed.
     pub(super) fn change(&mut self, object: &'a Expr) {
         let name = match object {
             Expr::Name(name) => name.id.as_str(),
@@ -524,7 +529,7 @@ impl<'a> Interpreter<'a, '_> {
         names
     }
 
-    /// Returns the names of the frames around the current frame, with the frames' indices.
+    /// Returns the index of each frame around the current frame, and the names in this frame with their values.
     pub(super) fn outer_names(&self) -> Vec<(usize, HashMap<&'a str, Id>)> {
         let mut outer = Vec::new();
         let mut at = self.frame;
@@ -539,7 +544,8 @@ impl<'a> Interpreter<'a, '_> {
         outer
     }
 
-    /// Undoes the changes that a branch made to names of outer frames, and adds these names to `changed`.
+    /// Restores the values that names in outer frames had before a branch, and adds the changed names to `changed`.
+    /// `outer` contains the names before the branch.
     pub(super) fn take_back(
         &mut self,
         outer: &[(usize, HashMap<&'a str, Id>)],
@@ -554,7 +560,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Gives names of other frames unknown values.
+    /// Gives unknown values to names in any frames. Each name comes with the index of its frame.
     pub(super) fn forget_in(&mut self, names: HashSet<(usize, &'a str)>) {
         for (at, name) in names {
             let unknown = self.fresh();
@@ -570,8 +576,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the names (first map) and the attributes (second map) that depend only on whether an exception was
-    /// raised.
+    /// Returns the names and the attributes that depend only on whether an exception was raised. The first map contains
+    /// the names, and the second map contains the attributes.
     pub(super) fn exception_flags(&mut self) -> &[HashMap<&'a str, Flag<'a>>; 2] {
         let (body, conditions, work) = (self.body, self.conditions, self.work);
         self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))
@@ -579,7 +585,7 @@ impl<'a> Interpreter<'a, '_> {
 }
 
 /// Returns whether a qualified name is in a list. An entry that ends with a dot stands for all names that start with
-/// it.
+/// this entry.
 fn is_listed(path: &str, list: &[&str]) -> bool {
     list.iter()
         .any(|entry| if entry.ends_with('.') { path.starts_with(entry) } else { path == *entry })

@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
 use super::super::values::{Id, Node, Op};
 use super::{Callable, Interpreter};
 
-/// How a script uses a function of a class.
+/// How a function in the body of a class is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Method,
@@ -70,7 +70,8 @@ impl<'a> Interpreter<'a, '_> {
         Some((kind_of(function), function, place))
     }
 
-    /// Calls a method of an object or a class of the script, if the method is known.
+    /// Returns the result of a method call, if the script defines the method. Returns `None` if the method may change
+    /// its object or an argument.
     pub(super) fn call_of_method(
         &mut self,
         object: Id,
@@ -95,7 +96,8 @@ impl<'a> Interpreter<'a, '_> {
         Some(self.call_of_function(place, function, &arguments))
     }
 
-    /// Creates an object of a class of the script. Follows the method `__init__`, or binds the fields of a data class.
+    /// Creates an object of a class that the script defines. Follows the method `__init__`, or binds the fields of a
+    /// data class.
     pub(super) fn construct(&mut self, class: usize, arguments: &[Id]) -> Id {
         let number = self.values.fresh_number();
         let object = self.values.add(Node::Instance(class, number));
@@ -166,7 +168,7 @@ impl<'a> Interpreter<'a, '_> {
         object
     }
 
-    /// Returns a copy of an object with other values of some attributes.
+    /// Returns a copy of an object in which some attributes have new values, as `dataclasses.replace` does.
     pub(super) fn replaced(&mut self, object: Id, changes: &[Id]) -> Option<Id> {
         let object = self.values.original(object);
         let Node::Instance(class, _) = self.values.node(object) else { return None };
@@ -204,7 +206,7 @@ impl<'a> Interpreter<'a, '_> {
         if is_number { self.values.op(Op::Field, [value]) } else { value }
     }
 
-    /// Returns whether the script assigns an attribute with this name, other than directly in the body of `__init__`.
+    /// Returns whether the script may change an attribute with this name after it has created the object.
     fn is_changed_attribute(&mut self, name: &str) -> bool {
         let (body, work) = (self.body, self.work);
         let changed = self

@@ -66,8 +66,8 @@ impl<'a> Interpreter<'a, '_> {
         self.replaced_functions.get(&replaced).copied()
     }
 
-    /// Returns whether a call of a function may end in an exception that the function raises on purpose. Returns true
-    /// for an unknown function.
+    /// Returns whether a function may raise an exception in order to report a failed check. Returns true for an unknown
+    /// function.
     pub(super) fn may_fail(&mut self, function: Id) -> bool {
         self.may_fail_within(function, CALLS_MAX)
     }
@@ -113,8 +113,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns whether a function that the script does not define may raise an exception on purpose. Only assertion
-/// functions and exits do so.
+/// Returns whether a function that the script does not define may raise an exception in order to report a failed check.
+/// Assumes that only assertion functions and functions that end the script do so.
 fn path_may_fail(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or(path);
     name.starts_with("assert") || matches!(name, "_exit" | "exit" | "fail" | "quit" | "raises")

@@ -15,10 +15,11 @@ use super::super::judge::ClassFacts;
 use super::super::values::{Id, Node, Of, Op, Type};
 use super::{Callable, Closure, FUNCTIONS_MAX, Flow, Interpreter, LEVEL_MAX};
 
-/// The smallest number that identifies the loop of a `for` statement. Smaller numbers identify loops in comprehensions.
+/// The numbers that identify the loops of `for` statements are larger than this number. Smaller numbers identify the
+/// loops in comprehensions.
 const ELEMENTS_FROM: u32 = 1 << 16;
 
-/// Bases that add no method `__bool__` or `__len__` to a class.
+/// Base classes that add no method `__bool__` or `__len__` to a derived class.
 const PLAIN_BASES: &[&str] =
     &["object", "typing.NamedTuple", "typing.Protocol", "abc.ABC", "enum.Enum", "Exception"];
 
@@ -170,7 +171,7 @@ impl<'a> Interpreter<'a, '_> {
         self.kinds.get(place).is_some_and(|(kind, _)| *kind == CheckKind::Skipped)
     }
 
-    /// Judges an exit with a computed status.
+    /// Judges a call that ends the script with a computed status, for example `sys.exit(f())`.
     pub(super) fn check_exit(&mut self, call: &'a ExprCall) {
         if let Some(status) = call.arguments.args.first()
             && self.is_check(status.range())
@@ -222,7 +223,8 @@ impl<'a> Interpreter<'a, '_> {
         Flow::On
     }
 
-    /// Sets an item of a dictionary if all keys are literals. Returns whether the item was set.
+    /// Follows an assignment to an item of a dictionary, if all keys of the dictionary are literals. Returns whether
+    /// the assignment was followed.
     fn bind_item(&mut self, target: &'a Expr, value: Id) -> bool {
         let Expr::Subscript(it) = target else { return false };
         let Expr::Name(name) = &*it.value else { return false };
@@ -247,7 +249,8 @@ impl<'a> Interpreter<'a, '_> {
         true
     }
 
-    /// Merges `taken`, the names after the branch for a true condition, into the current names.
+    /// Merges the names after the two branches of an `if`. `taken` contains the names after the branch for a true
+    /// condition. The current names are the names after the other branch.
     fn choose(&mut self, condition: Id, taken: &HashMap<&'a str, Id>) {
         let now = self.names_now();
         self.work.spend(taken.len() / 4);
@@ -425,7 +428,8 @@ impl<'a> Interpreter<'a, '_> {
         self.facts.push(facts);
         let value = self.values.add(Node::Class(place));
         self.bind(&class.name, value);
-        // The methods are followed when they are called, or at the end with unknown arguments.
+        // The methods are followed when the script calls them. Methods that were not called are followed at the end,
+        // with unknown arguments.
         let before = self.names_now();
         self.statements(&class.body);
         let mut names = self.names_now();

@@ -37,7 +37,7 @@ const METHODS: &[&str] = &[
     "supernet_of",
 ];
 
-/// Functions that return a class. The objects of the class are always true.
+/// Functions that return a class. The objects of such a class are always true.
 const CLASS_MAKERS: &[&str] =
     &["collections.namedtuple", "typing.NamedTuple", "dataclasses.make_dataclass"];
 
@@ -60,7 +60,8 @@ impl Judge<'_, '_> {
         if matches!(values.type_of(id), Type::Solver | Type::CheckResult | Type::Generator) {
             return Some((true, Vacuity::TrueObject));
         }
-        // The object belongs to a class that another call creates.
+        // The called function is a class that another call creates, for example a call of `namedtuple`. So the result
+        // is an object of this class.
         if let Some([class, _, ..]) = values.operands(id, Op::Call)
             && self.makes_class(*class)
         {
@@ -121,7 +122,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether the text of a value is certainly not empty, because the value is a number or the result of a
+    /// Returns whether `str` of a value is certainly not empty, because the value is a number or the result of a
     /// comparison.
     pub(super) fn has_text(&self, id: Id) -> bool {
         matches!(self.values.node(id), Node::Op(Op::Compare(_), _))
@@ -187,7 +188,8 @@ impl Judge<'_, '_> {
         self.values.call(object).is_some_and(|(path, _)| path.starts_with("qwed_"))
     }
 
-    /// Returns whether a value of the type `of` is certainly an instance of `classes`, a class or a tuple of classes.
+    /// Returns whether a value of the type `of` is certainly an instance of `classes`, which is a class or a tuple of
+    /// classes.
     pub(super) fn has_type(&self, of: Type, classes: Id) -> bool {
         if self.spend().is_none() {
             return false;

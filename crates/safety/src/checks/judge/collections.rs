@@ -19,7 +19,7 @@ impl Judge<'_, '_> {
                     let why = if is_all { Vacuity::Premises } else { why };
                     return Some((is_all, why));
                 }
-                // An empty collection gives the same result: `all` is true, and `any` is false.
+                // This result is also correct if the collection is empty: then `all` is true, and `any` is false.
                 self.truth_at(*parts.first()?, depth).filter(|(holds, _)| *holds == is_all)
             }
             Node::Op(Op::List | Op::Tuple | Op::Set, items) => {

@@ -1,4 +1,5 @@
-//! Judges comparisons of equal values, and of values of a known kind.
+//! Judges comparisons of equal values, and comparisons that hold because of a value's type or operation. For example,
+//! `x ** 2 >= 0` always holds.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
 
@@ -125,7 +126,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether `class` is the type of a value with a known type: `type(x) is float`.
+    /// Returns whether the value `of` is a call `type(x)`, and `x` certainly has the type `class`.
     fn is_type_of(&self, class: Id, of: Id) -> bool {
         let Some((path, [value])) = self.values.call(of) else { return false };
         *path == *"type" && self.has_type(self.values.type_of(*value), class)
@@ -218,7 +219,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Judges a comparison by the kind of its left value.
+    /// Judges a comparison by the operation that computes its left value. For example, `x ** 2 >= 0` always holds.
     fn by_kind(&self, op: CmpOp, left: Id, right: Id) -> Truth {
         let values = self.values;
         let bound = values.literal(right);

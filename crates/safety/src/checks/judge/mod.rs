@@ -2,7 +2,7 @@
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `comparisons` | comparisons of equal values, or of values of a known kind |
+//! | `comparisons` | comparisons of equal values, and comparisons that hold because of a value's type or operation |
 //! | `tolerances` | comparisons with a tolerance, and of rounded values |
 //! | `collections` | conditions about all elements of a collection, and about empty collections |
 //! | `disjunctions` | disjunctions that always hold |
@@ -31,7 +31,7 @@ const DEPTH_MAX: usize = 40;
 /// The maximum number of values that the judgement of one condition visits.
 pub(super) const BUDGET: u32 = 2_000;
 
-/// The truth value of a condition, with the reason why it is known.
+/// The truth value of a condition, with the reason for this value. `None` if the truth value is unknown.
 pub(super) type Truth = Option<(bool, Vacuity)>;
 
 pub(super) struct Judge<'v, 'a> {

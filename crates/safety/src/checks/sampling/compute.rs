@@ -1,4 +1,5 @@
-//! Computes the steps of a condition for one sample, with the numbers of the sample.
+//! Computes the steps of a condition for one sample. A sample replaces literals and unknown values by pseudo-random
+//! values.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
 
@@ -11,7 +12,7 @@ use super::steps::{Domain, Function, Literal, Value};
 /// The relative difference up to which two numbers count as equal in a sample.
 const SAME: f64 = 1e-9;
 
-/// Generates pseudo-random numbers that depend only on the index of a step and the number of the sample.
+/// Generates pseudo-random numbers that depend only on the index of a step and the index of a sample.
 pub(super) struct Random(u64);
 
 impl Random {

@@ -28,24 +28,25 @@ use compute::{compare, truth_of};
 use plan::Plan;
 use steps::Value;
 
-/// The number of samples.
+/// The number of samples with which one condition is judged in one mode.
 const ROUNDS: u32 = 40;
 /// The minimum number of samples that must be computable for a judgement.
 const ROUNDS_MIN: u32 = 12;
 /// The maximum nesting of values in a condition.
 const DEPTH_MAX: usize = 50;
 
-/// The values that differ between samples.
+/// Selects the values that differ between samples, and how much the values differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// All literals change by up to a factor of 2.
+    /// All literals except 0 change by up to a factor of 2. The absolute values of integers below 5 increase by 1 to 3.
     All,
-    /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents.
+    /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents. The absolute values of
+    /// integers below 5 increase by 1 to 3.
     Data,
     /// Values change by orders of magnitude, and inputs may change their sign. Bounds of comparisons stay the same, and
     /// so do tolerances, digits, moduli and exponents.
     Wide,
-    /// Only unknown values and elements of loops change. If they are numbers, they equal the number of the sample.
+    /// Literals stay the same. Each unknown number and each element of a loop equals the index of the sample.
     Exact,
 }
 
@@ -257,11 +258,12 @@ impl Judge<'_, '_> {
 /// The form of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// The condition compares two values for equality or closeness. The Boolean is the condition's truth value for
+    /// The condition compares two values for equality or closeness. Contains the truth value that the condition has for
     /// equal values.
     Equation(bool),
     /// One value is larger than the other.
     Order,
-    /// A value is between two bounds. If the Boolean is false, the value is outside of the bounds.
+    /// The condition compares one value with two bounds. Contains true if the value must be between the bounds, and
+    /// false if it must be outside.
     Bracket(bool),
 }

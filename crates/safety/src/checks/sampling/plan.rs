@@ -17,7 +17,7 @@ use super::tables::{
 /// The maximum number of steps of a condition.
 pub(super) const STEPS_MAX: usize = 300;
 
-/// The maximum number of operands of all steps of a condition.
+/// The maximum total number of operands in all steps of a condition.
 const OPERANDS_MAX: usize = 600;
 
 /// The steps of a condition. Each step uses only earlier steps.
@@ -25,22 +25,22 @@ const OPERANDS_MAX: usize = 600;
 pub(super) struct Plan<'v, 'a> {
     values: &'v Values<'a>,
     pub(super) steps: Vec<Step>,
-    /// The indices of values in `steps`.
+    /// For each value, the index in `steps` of the step that computes the value.
     places: HashMap<Id, usize>,
-    /// The steps that are tolerances, digits, moduli and exponents.
+    /// The indices of the steps that are literals, and are used as tolerances, digits, moduli or exponents.
     structural: HashSet<usize>,
-    /// The steps that are literal bounds of comparisons.
+    /// The indices of the steps that are literals, and are used as bounds, for example in a comparison.
     bounds: HashSet<usize>,
     /// Whether the condition depends on an element of a loop.
     pub(super) has_element: bool,
-    /// For each comprehension, the number of the first loop over it. The element of this loop equals the element of the
-    /// comprehension.
+    /// For each comprehension, the number of the first loop that iterates over the comprehension. In this loop, the
+    /// loop variable has the same value as the element expression of the comprehension.
     loops: HashMap<Id, u32>,
-    /// The indices of the steps for the lengths of values.
+    /// For each collection, the index of the step for the length of the collection.
     lengths: HashMap<Id, usize>,
     /// Whether a function drops the sign or the decimals of a number.
     drops_parts: bool,
-    /// The number of operands of all steps.
+    /// The total number of operands in all steps.
     pub(super) size: usize,
     /// Whether a step chooses one of several values.
     pub(super) has_choice: bool,
@@ -228,7 +228,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         {
             return Some(Step::Unknown(Domain::Integers(1, 60)));
         }
-        // The elements of a dictionary are its keys.
+        // The elements of a dictionary are its keys, but the steps contain only its values. So the element is unknown.
         if self.is_collection(of) && self.values.type_of(of) != Type::Dict {
             self.of(Function::Element(number), operands, depth)
         } else {
@@ -236,7 +236,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         }
     }
 
-    /// Returns the step for the text of a number.
+    /// Returns the step for a formatted number, as in `f"{x:.2f}"`.
     fn formatted(&mut self, id: Id, operands: &[Id], depth: usize) -> Option<Step> {
         let [number, format] = operands else { return Some(self.unknown(id)) };
         let Some((decimals, is_percentage)) = format_of(text_of(self.values, *format)) else {
@@ -245,7 +245,8 @@ impl<'v, 'a> Plan<'v, 'a> {
         self.of(Function::Formatted(decimals, is_percentage), &[*number], depth)
     }
 
-    /// Returns the step for the value of a dictionary at a key over which a loop iterates.
+    /// Returns the step for an item of a dictionary, such as `d[key]` in a loop over the keys of a dictionary. If no
+    /// loop provides the key, the item is unknown.
     fn item(&mut self, id: Id, operands: &[Id], depth: usize) -> Option<Step> {
         let values = self.values;
         if let [container, key] = operands
@@ -265,7 +266,8 @@ impl<'v, 'a> Plan<'v, 'a> {
         Some(self.unknown(id))
     }
 
-    /// Returns the step for the length of a collection. A set has at most as many elements as its source.
+    /// Returns the step for the length of a collection. A set has at most as many elements as the collection from which
+    /// it is created.
     fn length(&mut self, of: Id) -> Step {
         let of = self.values.original(of);
         let source = self.values.call(of).and_then(|(path, arguments)| match arguments {
@@ -285,7 +287,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         Step::Of(Function::DistinctCount, [self.steps.len() - 1].into())
     }
 
-    /// Adds the literals among these values to a set of the plan.
+    /// Adds the steps of the literals among `ids` to one of the sets `structural` and `bounds`, which `set` selects.
     fn note(&mut self, ids: &[Id], set: fn(&mut Self) -> &mut HashSet<usize>) {
         for id in ids {
             if self.values.literal(*id).is_some()
@@ -486,7 +488,8 @@ impl<'v, 'a> Plan<'v, 'a> {
 }
 
 impl Plan<'_, '_> {
-    /// Returns the indices of two values, if the step checks their equality or their distance.
+    /// If the step `root` compares two values for equality, or bounds their difference, returns the indices of the
+    /// steps for these two values.
     pub(super) fn sides(&self, root: usize) -> Option<(usize, usize)> {
         let Step::Of(function, operands) = self.steps.get(root)? else { return None };
         let (left, right) = (*operands.first()?, *operands.get(1)?);
@@ -505,7 +508,7 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Returns the reason why a comparison of different values always holds.
+    /// Returns the reason why the comparison `root` always holds although its values differ: rounding or a tolerance.
     pub(super) fn reason(&self, root: usize) -> Vacuity {
         match self.steps.get(root) {
             Some(Step::Of(Function::Compare(CmpOp::Eq | CmpOp::NotEq), _)) => Vacuity::Rounding,
@@ -513,7 +516,8 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Returns whether a step can have the same value for different operands, because it drops a part of a number.
+    /// Returns whether a step can have the same value for different operands, because the step drops a part of a
+    /// number.
     pub(super) fn is_lossy(&self) -> bool {
         self.drops_parts
             || self.steps.iter().any(|step| match step {

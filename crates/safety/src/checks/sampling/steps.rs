@@ -13,15 +13,16 @@ pub(super) enum Domain {
     Count,
     /// Numbers that are not negative.
     Size,
-    /// Integers from the first number to the second. `Share` stands for numbers from zero to one.
+    /// Integers from the first number to the second.
     Integers(u8, u8),
+    /// Numbers from 0 to 1.
     Share,
     Bool,
     Many,
     Text,
 }
 
-/// The computation of a step from the values of other steps.
+/// The function that computes a step from the values of other steps.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Function {
     Arithmetic(Operator),
@@ -60,7 +61,7 @@ pub(super) enum Function {
     Hypot,
     Combinations,
     Quantize,
-    /// The text of a number with this number of decimals. The Boolean is true for a percentage.
+    /// A number that is formatted as a text. Contains the number of decimals, and whether the text is a percentage.
     Formatted(usize, bool),
     /// Operands: two values, the relative and the absolute tolerance.
     IsClose,
@@ -78,7 +79,7 @@ pub(super) enum Step {
 pub(super) struct Literal {
     pub(super) number: f64,
     pub(super) is_integer: bool,
-    /// Whether a name, a parameter or an element has this value.
+    /// Whether this literal is the value of a name, a parameter or an element.
     pub(super) is_input: bool,
 }
 

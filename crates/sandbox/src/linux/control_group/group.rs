@@ -63,8 +63,8 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens the group of `order` again, so that the caller can remove a group that its creator left behind. Returns
-    /// `None` if the group does not exist.
+    /// Opens the group that was created from `order`, so that the caller can remove the group if the creator left it
+    /// behind. Returns `None` if the group does not exist.
     pub fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
@@ -126,7 +126,7 @@ impl ControlGroup {
         read(&self.folder, "cgroup.procs")
     }
 
-    /// Changes the memory limit of a group that was created with one.
+    /// Changes the memory limit of a group that was created with a memory limit.
     pub fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         self.limit("memory.max", bytes)
     }

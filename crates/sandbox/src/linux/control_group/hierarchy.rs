@@ -47,7 +47,7 @@ pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// Facts about the server's own control group, before the server tries to create groups.
+/// Facts about the server's own control group. They are collected before the server tries to create groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(super) struct Facts {
@@ -82,10 +82,11 @@ pub(super) enum Way {
 
 /// Returns the ways to try, the best way first.
 ///
-/// If systemd runs the machine, a group belongs to systemd unless it is marked as delegated. The file modes do not
-/// decide this: a user's systemd manager runs as the user, so the user may write to the groups of this manager. Without
-/// systemd, a group belongs to the owner of its folder. Root may write to every group, so only the root group counts as
-/// root's own group.
+/// If systemd runs the machine, the server may use its own group only if the group is marked as delegated. Permission
+/// to write to the group is not enough: a user's systemd manager runs as the user, so the user may write to the groups
+/// of this manager. Without systemd, the server may also use its own group if the group is the root group, or if the
+/// group's folder belongs to the server's user and this user is not root. Permission to write proves nothing for root,
+/// because root may write to every group.
 pub(super) fn ways(facts: Facts) -> Vec<Way> {
     let Facts { is_root_group, is_writable, is_owned, is_marked, has_systemd, is_alone } = facts;
     let is_ours = is_writable && (is_marked || !has_systemd && (is_root_group || is_owned));

@@ -69,7 +69,7 @@ const PIDS: &str = "pids";
 /// The name of the controller that shares the processors among the runs and the server.
 const CPU: &str = "cpu";
 
-/// The controllers and functions that groups have on this machine.
+/// The features that control groups have on this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Controls {
     /// True if the kernel limits the memory of each group.
@@ -93,7 +93,7 @@ impl fmt::Display for Controls {
     }
 }
 
-/// The reason why runs have no control groups. The messages name paths, because they are for the admin.
+/// The reason why runs have no control groups. The error messages are for the admin, so they contain paths.
 #[derive(Debug, Error)]
 pub enum NoControlGroups {
     /// Version 2 is not mounted: the machine is old, or a container has no control groups.
@@ -111,7 +111,8 @@ pub enum NoControlGroups {
          {0}"
     )]
     Scope(#[from] ScopeError),
-    /// The server's own group is delegated without the memory controller. A scope may still have this controller.
+    /// The server's own group is delegated without the memory controller. Another group, such as a scope, may
+    /// still have this controller.
     #[error("the server's own control group has no controllers to delegate")]
     NoControllers,
     /// The kernel refused an operation on a control group.
@@ -165,8 +166,8 @@ impl ControlGroups {
         Err(reason)
     }
 
-    /// Returns the order for the control group of a run, with each limit for which a controller exists. Each order has
-    /// a new group name.
+    /// Returns a [`GroupOrder`] for the control group of a run: a new group name, and each of `limits` for which a
+    /// controller exists.
     pub fn order(&self, limits: &GroupLimits) -> GroupOrder {
         let number = self.ordered.fetch_add(1, Ordering::Relaxed);
         GroupOrder {
@@ -185,7 +186,7 @@ impl ControlGroups {
         if self.controls.memory {
             return Ok(self.controls.to_string());
         }
-        Err(format!("those below {} bound no memory", self.path.display()))
+        Err(format!("the groups below {} do not limit memory", self.path.display()))
     }
 
     /// Restores the parent group to its original state, so that a server that starts in this group later can use it.
@@ -301,8 +302,8 @@ impl Place {
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
         if is_present(CPU) {
-            // Ignore a failure: without this controller, only the weights of its processes determine a run's share of
-            // the processors.
+            // Ignore a failure: without this controller, a run's share of the processors depends only on the weights of
+            // the run's processes.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
         }
         Ok(())

@@ -26,17 +26,17 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const BUSCTL_PATHS: [&str; 3] =
     ["/usr/bin/busctl", "/bin/busctl", "/run/current-system/sw/bin/busctl"];
 
-/// The target of `/proc/self/ns/pid` in the initial PID namespace, which is the machine's own (`PROC_PID_INIT_INO`).
+/// The target of the symlink `/proc/self/ns/pid` in the machine's initial PID namespace (`PROC_PID_INIT_INO`).
 const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
 
-/// A file of a group that contains a limit. `none` is the start of the file's text if no limit is set.
+/// A file with a limit, in the folder of a control group. If no limit is set, the text of the file starts with `none`.
 struct LimitFile {
     name: &'static str,
     none: &'static str,
 }
 
-/// The files with limits that an admin has set for the server on purpose. `pids.max` is not listed, because systemd
-/// sets it for every unit.
+/// The files with limits that only an admin sets. `pids.max` is not listed, because systemd sets `pids.max` for every
+/// unit.
 const LIMIT_FILES: [LimitFile; 5] = [
     LimitFile { name: "memory.max", none: "max" },
     LimitFile { name: "memory.high", none: "max" },
@@ -154,8 +154,9 @@ fn is_counted_by_systemd() -> bool {
         || first.is_ok_and(|name| name.trim_end() == "systemd")
 }
 
-/// Builds the request for a scope (`org.freedesktop.systemd1(5)`). The arguments of the request are the name, the mode,
-/// the properties, and no further units.
+/// Builds the `busctl` command that requests a scope: it calls systemd's method `StartTransientUnit`
+/// (`org.freedesktop.systemd1(5)`). The arguments of this method are the name of the scope, the mode, the properties,
+/// and an empty list of further units.
 fn request(user: Uid, name: &str) -> Command {
     let present = BUSCTL_PATHS.into_iter().find(|path| Path::new(path).exists());
     let mut busctl = Command::new(present.unwrap_or("/usr/bin/busctl"));

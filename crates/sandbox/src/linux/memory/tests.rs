@@ -163,7 +163,7 @@ while True:
         let children = watch.table.children(script.pid()).unwrap();
         let started = |pid: &Pid| (watch.table.stat(*pid).map(|stat| stat.started), *pid);
         let same = children.into_iter().max_by_key(started).unwrap();
-        // Take samples until only the child that shares the block is not counted.
+        // Take samples until the exact count has counted every process except for the child that shares the block.
         let is_between = loop {
             let look = watch.sample(script.pid(), Some(script.pid()));
             let counting = watch.counting.as_ref();
@@ -246,7 +246,8 @@ ready()
 
 #[test]
 fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
-    // The loop below takes longer than the kernel needs to end a process on a busy machine.
+    // The killed process stays a zombie, because this test does not wait for it. The loop below takes samples for
+    // longer than the kernel needs to end the process, even on a busy machine.
     let mut script = Script::start("ready()");
     let mut watch = watch(100);
     script.python.kill().unwrap();
@@ -306,7 +307,7 @@ time.sleep(600)
 
 #[test]
 fn a_process_that_is_gone_exceeds_nothing() {
-    // The server may notice the end of a run late.
+    // The watch must accept a process that no longer exists, because the server may notice the end of a run late.
     let mut script = Script::start("block = fill(8)\nready()");
     let mut watch = watch(64);
     assert!(matches!(watch.sample(script.pid(), Some(script.pid())), Look::Within { .. }));

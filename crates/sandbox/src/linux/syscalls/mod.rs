@@ -59,7 +59,7 @@ const INSTRUCTIONS_MAX: usize = 4096;
 /// an address in this process's memory.
 pub(crate) struct Filters {
     arguments: BpfProgram,
-    /// The answer filter. It is empty if the run needs no answer filter.
+    /// The filter that lets certain calls succeed without running them. It is empty if the run needs no such filter.
     answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
@@ -117,7 +117,8 @@ impl Filtered {
         }
     }
 
-    /// Returns the conditions under which this call is denied, although its row allows the call in general.
+    /// Returns the conditions under which the call of `row` is denied, although the row's rule allows the call in
+    /// general.
     fn denied(self, row: &Row) -> Vec<Condition> {
         match row.rule {
             _ if is_exec(row.call) && !self.is_script() => Vec::new(),
@@ -137,7 +138,8 @@ impl Filtered {
         }
     }
 
-    /// Returns the conditions under which a call is answered with success, although its row allows the call in general.
+    /// Returns the conditions under which a call with this rule succeeds without running, although the rule allows the
+    /// call in general.
     fn answered(self, rule: Rule) -> &'static [Condition] {
         match rule {
             Rule::ByRun(by_run) if self.is_script() => by_run.answered_for_scripts,
@@ -153,7 +155,7 @@ impl Filtered {
     }
 }
 
-/// Returns the rows of all modules, in no particular order.
+/// Returns the system calls and rules from the tables of all modules, in no particular order.
 fn rows() -> impl Iterator<Item = &'static Row> {
     [
         files::ROWS,
