@@ -529,6 +529,6 @@ mod tests {
         assert_eq!(restricted_namespaces(&program, &setting, &profile), None);
         let note = Note::ByUvx { program: "/x".into(), why: "it is in the cache of uv" };
         let text = restricted_namespaces(&launch("/bin/uvx", Some(note)), &setting, &profile);
-        assert!(text.unwrap().contains("stay where they are"));
+        assert!(text.unwrap().contains("a permanent path"));
     }
 }

@@ -158,7 +158,9 @@ fn verify_run(
             return Ok(());
         }
         Err(IntegrityError::Artifacts(_)) => {
-            found.add(run_id, Difference::new(EVIDENCE, Change::Unreadable));
+            if !is_removed(artifacts, store, run_id)? {
+                found.add(run_id, Difference::new(EVIDENCE, Change::Unreadable));
+            }
             return Ok(());
         }
         Err(error @ IntegrityError::Store(_)) => return Err(error),
