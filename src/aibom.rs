@@ -1,7 +1,8 @@
 //! The AI bill of materials: the model, the verification engines and the tools that contributed to a result.
 //!
 //! [`AiBom::from_names`] creates a bill from names, with the same hash as the Python implementation. A server instead
-//! records each component that it uses in a `Session`. At its end, the server creates the bill from this record.
+//! records the components that it uses. This record is a `Session`. When the server ends, it creates the bill from the
+//! `Session`.
 
 #[doc(inline)]
 pub use qwed_manifests::aibom::{

@@ -29,11 +29,11 @@ const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default start time of the clocks in a deterministic run: 2026-01-01T00:00:00Z.
 pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
-/// The years in which the clocks of a deterministic run may start. Before 2000, the sandbox's replacement of the clocks
-/// (`fixed.c`) could not distinguish the deadlines of real-time clocks and monotonic clocks. Later years exceed the
-/// range of a 64-bit number of nanoseconds since 1970.
+/// The years in which the clocks of a deterministic run may start. For a time before the year 2000, the sandbox's
+/// replacement of the clocks (`fixed.c`) could not distinguish deadlines of the real-time clock from deadlines of
+/// monotonic clocks. The upper limit keeps the number of nanoseconds since 1970 within 64 bits.
 const RUN_YEARS: RangeInclusive<i32> = 2000..=2199;
-/// The default time for which a job is kept after its last change.
+/// The default time for which a job is kept after its last change of state.
 const JOB_TTL: Duration = Duration::from_secs(3600);
 /// The maximum of `QWED_MCP_SYNC_CONCURRENCY`. More interpreters would only compete for the processors.
 const SYNC_CONCURRENCY_MAX: usize = 64;
@@ -55,11 +55,11 @@ const PRELOAD_LIGHT: &str = "
 const PRELOAD_USUAL: &str = "numpy sympy z3";
 
 /// The packages of QWED that some verifications use in addition to [`PRELOAD_USUAL`]. These packages take as much
-/// memory as the libraries in [`PRELOAD_USUAL`].
+/// memory as the libraries in [`PRELOAD_USUAL`], so only some kinds of warm interpreters preload them.
 const PRELOAD_GUARDS: &str = "qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
-/// The module for plots. Only the last kind of warm interpreter preloads this module, because the module makes forks
-/// even slower.
+/// The module for plots. Only the kind of warm interpreter with the most modules preloads this module, because the
+/// module makes forks even slower.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
 /// The default for the maximum number of runs that one fork server (a warm interpreter that forks for each run) starts.
@@ -73,8 +73,8 @@ pub(crate) const MEMORY_MB_MIN: u64 = 128;
 /// The maximum of `QWED_MCP_MEMORY_MB`, in MiB. It equals 1 TiB.
 pub(crate) const MEMORY_MB_MAX: u64 = 1024 * 1024;
 
-/// The range of `QWED_MCP_RESULT_CHARS`, in characters. Two output streams of 1 MiB each cannot contain more
-/// characters.
+/// The range of `QWED_MCP_RESULT_CHARS`, in characters. A higher value would have no effect, because the two output
+/// streams of a run contain at most 1 MiB each.
 const RESULT_CHARS: RangeInclusive<usize> = 1_000..=2_097_152;
 
 /// The admin gate: whether scripts may run at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
@@ -131,7 +131,7 @@ pub(crate) struct KernelLacks {
     pub(crate) namespaces: bool,
     /// Whether Landlock is treated as missing.
     pub(crate) landlock: bool,
-    /// Whether the setup of a run's file tree is treated as impossible, without a known reason for the failure.
+    /// Whether the setup of a run's file tree is treated as failing with an I/O error (`EIO`).
     pub(crate) file_tree: bool,
     /// Whether the creation of control groups is treated as impossible.
     pub(crate) control_groups: bool,
@@ -166,8 +166,8 @@ pub struct Settings {
     pub(crate) dumpable: bool,
     /// The interpreter for scripts: its path, or its name, which is looked up on `PATH` (`QWED_MCP_PYTHON`).
     pub python: Option<OsString>,
-    /// The names of packages that the server installs for scripts that list them in their header (`QWED_MCP_ENV_ALLOW`,
-    /// separated by commas). If no names are set, the server installs nothing.
+    /// The names of packages (`QWED_MCP_ENV_ALLOW`, separated by commas). If a script lists one of these packages in
+    /// its header, the server installs the package. If no names are set, the server installs nothing.
     pub env_allow: Vec<String>,
     /// Whether scripts can run in forks of warm interpreters (`QWED_MCP_WARM`).
     pub warm: bool,
@@ -183,8 +183,8 @@ pub struct Settings {
     pub(crate) fork_server_runs_max: u64,
     /// The verdicts for which the result of a call contains an additional text for the model (`QWED_MCP_VERDICT_NOTE`).
     pub verdict_note: VerdictNote,
-    /// Whether the server replaces the numbers in a verified script and runs these variants too (`QWED_MCP_VACUITY`).
-    /// Checks that hold in all variants do not test the claim.
+    /// Whether the server also runs variants of a verified script, with other numbers (`QWED_MCP_VACUITY`). Checks that
+    /// hold in all variants do not test the claim.
     pub vacuity: bool,
     /// Whether a call receives the result of an earlier run of the same script, if the result cannot differ between
     /// runs (`QWED_MCP_ANSWER_ONCE`).
@@ -194,7 +194,7 @@ pub struct Settings {
     /// The maximum number of characters of a script's output in a result (`QWED_MCP_RESULT_CHARS`). A longer output is
     /// shortened in the middle. `None` if outputs are never shortened.
     pub result_chars: Option<usize>,
-    /// The root of the activated virtual environment, if one is activated (`VIRTUAL_ENV`).
+    /// The root of the activated virtual environment (`VIRTUAL_ENV`). `None` if no virtual environment is activated.
     pub virtual_env: Option<PathBuf>,
     /// The skill manifest that is verified before the server answers any request (`QWED_SKILL_MANIFEST`).
     pub skill_manifest: Option<PathBuf>,
@@ -236,7 +236,7 @@ pub struct Settings {
     pub(crate) turn_deadline: Option<Duration>,
     /// The time limit of a background job, measured from the start of its run (`QWED_MCP_BACKGROUND_TIMEOUT`).
     pub background_timeout: Duration,
-    /// The time for which a job is kept after its last change.
+    /// The time for which a job is kept after its last change of state.
     pub(crate) job_ttl: Duration,
 }
 
@@ -414,7 +414,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
     }
 
     /// Parses a variable. Returns `default` if the variable is not set. If `parse` rejects the value, adds a warning
-    /// and returns `default`. `is` completes the warning: "NAME is …".
+    /// and returns `default`. `is` is the end of the warning, which begins with "NAME is".
     fn parsed<T>(
         &mut self,
         name: &'static str,

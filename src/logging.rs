@@ -52,7 +52,7 @@ pub(crate) enum Reader {
 /// are logged whenever warnings are logged. If the configured port is 0, only the log contains the actual port.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
-/// The target in a filter that stands for the whole program, including its packages.
+/// The log target that means the whole program in a log filter, including the program's packages.
 const PROGRAM: &str = "qwed_mcp";
 /// The beginning of the targets of the program and of its packages, such as `qwed_ledger`.
 const PACKAGES: &str = "qwed_";

@@ -14,8 +14,8 @@ pub(crate) fn plain_line(text: &str) -> String {
         .collect()
 }
 
-/// Describes a JSON error in a line of input. Leaves out line number 1, which would look like line 1 of the file or of
-/// the command line.
+/// Describes a JSON error in a line of input. Leaves out the line number of the error if it is 1. This number is
+/// relative to the line of input, but would look like line 1 of the whole input.
 pub(crate) fn json_fault(error: &serde_json::Error) -> String {
     let reason = error.to_string().replace(" at line 1 column ", " at column ");
     if error.is_data() { reason } else { format!("not JSON: {reason}") }

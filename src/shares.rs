@@ -128,7 +128,7 @@ impl From<OwnedSemaphorePermit> for Held {
 }
 
 impl Held {
-    /// Adds permits. The same user must have taken them from the same pool.
+    /// Adds the permits in `other`. The same user must have taken these permits from the same pool.
     pub(crate) fn merge(&mut self, other: Self) {
         for (own, other) in self.permits.iter_mut().zip(other.permits) {
             match (own.as_mut(), other) {

@@ -14,7 +14,8 @@ use super::ask::Ask;
 use super::input::{LINE_BYTES_MAX, read_line};
 
 /// The maximum length of an answer in a results file, in bytes. An answer contains the `meta` of its line, which may be
-/// as long as the line, and two output streams of at most 1 MiB each, which escapes in JSON make up to six times as long.
+/// as long as the line. It also contains two output streams of at most 1 MiB each. Escapes in JSON can make a stream
+/// six times as long.
 const ANSWER_BYTES_MAX: usize = LINE_BYTES_MAX + 32 * 1024 * 1024;
 
 /// The bytes with which every answer begins.
@@ -72,7 +73,7 @@ pub(super) enum Earlier {
 /// The reason why a file of results cannot be resumed.
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
-    /// This line of the file is not a result of a batch.
+    /// The line with this number is not a result of a batch.
     #[error("line {0} is not a result of a batch")]
     Foreign(u64),
     #[error(transparent)]
@@ -202,7 +203,7 @@ impl Answered {
         }
     }
 
-    /// Compares the answers of the earlier run with the line `number`, which contains the script `ask`.
+    /// Compares the valid line `number` with the answers of the earlier run. `ask` is the script in the line.
     pub(super) fn to_script(&self, number: u64, ask: &Ask) -> Earlier {
         // The line was invalid in the earlier run, so it has changed.
         if self.invalid.contains(number) {

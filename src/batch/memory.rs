@@ -22,7 +22,7 @@ fn available_of(meminfo: &str) -> Option<u64> {
     Some(kibibytes.saturating_mul(KIB))
 }
 
-/// Returns the path of this process's control group (version 2), below the mount point of the hierarchy.
+/// Returns the path of this process's control group (version 2), relative to the mount point of the hierarchy.
 fn own_group(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(PathBuf::from(path))

@@ -180,8 +180,8 @@ impl Lines {
     }
 }
 
-/// A single script from a request, with the limits that the request asks for. The script is not in the format of a
-/// line.
+/// A single script from a request, with the limits that the request asks for. Used if the request is not in the format
+/// of a batch line.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) code: String,

@@ -131,7 +131,7 @@ impl Durations {
         *self.0.entry(milliseconds >> dropped << dropped).or_default() += 1;
     }
 
-    /// Returns the duration that `percent` of the durations do not exceed.
+    /// Returns the percentile `percent` of the durations, in milliseconds.
     #[expect(
         clippy::cast_precision_loss,
         clippy::as_conversions,

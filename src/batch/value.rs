@@ -26,15 +26,15 @@ const ABSOLUTE_TOLERANCE: f64 = 1e-9;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Check {
-    /// Equal, by type and value.
+    /// The value is equal to the expected value, and has the same type. A tuple also equals a list with equal items.
     #[default]
     Equal,
-    /// Equal, except that numbers may differ a little, and that an integer can equal a float.
+    /// Like `Equal`, but numbers may differ a little, and an integer can equal a float.
     #[serde(rename = "isclose")]
     IsClose,
-    /// The same items as a set: without order, and without repetitions.
+    /// The value has the same items as the expected value. The order and repetitions of items are ignored.
     Set,
-    /// The same items in any order.
+    /// The value has the same items as the expected value, in any order.
     Unordered,
 }
 

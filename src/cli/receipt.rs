@@ -316,8 +316,8 @@ fn verify_one(
         let content = read_bounded(file, CONTENT_BYTES_MAX)
             .map_err(|error| Bad::Unreadable(format!("{}: {error}", file.display())))?;
         let compare = |content: &[u8]| compare_subject(&receipt.statement, name, content);
-        // A receipt contains the digest of a stream as a client receives it, without white space at the end. A file of
-        // the stream may still end in white space, so compare the trimmed content first.
+        // A receipt contains the digest of the output that a client receives, without white space at the end. A file
+        // with the output may still end in white space, so compare the trimmed content first.
         let is_stream = ["stdout", "stderr"].contains(&name.as_str());
         let trimmed = is_stream.then(|| compare(without_end_space(&content)));
         trimmed.filter(Result::is_ok).unwrap_or_else(|| compare(&content)).map_err(Bad::Receipt)?;

@@ -227,7 +227,7 @@ fn caller(cancel: CancellationToken, echo: Echo) -> CallContext {
     }
 }
 
-/// Calls the tool, and prints the output, the pictures and the outcome.
+/// Calls the tool that runs the script, and prints the output, the pictures and the outcome of the run.
 async fn call(
     server: &Server,
     (code, stdin, inputs): (String, Stdin, Inputs),

@@ -19,7 +19,8 @@ use super::tool::{Job, PythonWanted, Tool, ToolError};
 
 /// The temporary name of the marker file while its content is being written.
 const MARKER_BEGUN: &str = "qwed-env.json.new";
-/// The name of the file in the environment that contains the parsed lock, for pip and uv.
+/// The name of the file in the environment that lists all packages to install, with their versions and hashes. pip and
+/// uv read this file.
 const LOCK_FILE: &str = "requirements.lock";
 /// The name of the file in the environment that contains the constraints: the package versions that must stay the same
 /// when the admin's packages are added.
@@ -27,7 +28,7 @@ const CONSTRAINTS_FILE: &str = "constraints.txt";
 /// The name of the file in the environment that contains the packages that the admin added.
 const REQUIREMENTS_FILE: &str = "requirements.in";
 
-/// The packages and the interpreter of an environment that is to be built.
+/// The packages and the interpreter for an environment that will be built.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) lock: Lock,

@@ -25,7 +25,7 @@ pub(crate) const FOLDER: &str = "environments";
 /// The name of the folder in [`FOLDER`] with the environments for packages that scripts list in their headers.
 const OF_SCRIPTS: &str = "scripts";
 
-/// The file that is locked by the process that makes or removes environments.
+/// The name of the lock file. A process locks this file while it makes or removes environments.
 const LOCK: &str = ".lock";
 
 /// The prefix of an environment's name. A number follows.

@@ -18,8 +18,8 @@ use crate::config::is_package_name;
 /// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
 
-/// Pairs of a module and the package in [`SDK`] that contains the module, if their names differ. The verification
-/// libraries are in another table, which callers search first.
+/// Pairs of a module and the package in [`SDK`] that contains the module, if their names differ. The modules of
+/// the verification libraries are in the table of `verification_package`, which callers search first.
 const MODULES: [(&str, &str); 11] = [
     ("PIL", "pillow"),
     ("attr", "attrs"),
@@ -151,8 +151,8 @@ impl Lock {
         self.pins.iter().map(Pin::package).collect()
     }
 
-    /// Returns the names of the packages without a PEP 508 marker. Every environment with this lock contains these
-    /// packages, because the lock restricts them to no platform.
+    /// Returns the names of the packages that the lock requires on every platform: the packages without a PEP 508
+    /// marker. Every environment with this lock contains these packages.
     pub(super) fn unconditional_names(&self) -> BTreeSet<String> {
         self.pins.iter().filter(|pin| pin.marker.is_none()).map(Pin::package).collect()
     }
@@ -190,14 +190,14 @@ impl Lock {
         Self { pins: kept.chain(added).collect(), is_sdk: self.is_sdk }
     }
 
-    /// Reads the report of `pip install --dry-run`.
+    /// Creates a lock from the report of `pip install --dry-run`.
     pub(super) fn of_report(report: &[u8]) -> Option<Self> {
         let report: Report = serde_json::from_slice(report).ok()?;
         let pins = report.install.into_iter().map(Reported::pin).collect::<Option<Vec<_>>>()?;
         Some(Self { pins, is_sdk: false })
     }
 
-    /// Returns the hash that identifies the lock of an environment.
+    /// Returns the SHA-256 of the text of the lock.
     pub(super) fn sha256(&self) -> String {
         hex::encode(Sha256::digest(self.text()))
     }

@@ -22,7 +22,7 @@ pub(super) const RECORD_FILE: &str = "qwed-env.json";
 /// The folders of an environment to which packages may add files.
 const OPEN_FOLDERS: [&str; 5] = ["bin", "etc", "include", "lib", "share"];
 
-/// The names in `bin` that an interpreter reads at its start (`Modules/getpath.py` of `CPython`).
+/// The files in `bin` that an interpreter reads at its start (`Modules/getpath.py` of `CPython`).
 const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
 /// The suffix of the other files in `bin` that an interpreter reads at its start, such as `python._pth`.
 const READ_IN_BIN_ENDING: &str = "._pth";

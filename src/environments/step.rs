@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 /// connection.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The interval at which a silent step shows that it is still running.
+/// The interval at which progress is reported while a step prints no output.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The maximum number of stored lines of a step's output. The last lines are stored, because they explain a failure.
@@ -211,7 +211,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         self.reader.is_none()
     }
 
-    /// Reads the next bytes, and returns the lines that they complete. At the end of the stream, returns the
+    /// Reads the next bytes, and returns the lines that these bytes complete. At the end of the stream, returns the
     /// incomplete last line too.
     async fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; 4096];

@@ -309,7 +309,7 @@ impl Job<'_> {
     }
 
     /// Compiles all packages with the Python from which the environment was made. A failure is not an error, because
-    /// packages contain files that do not compile.
+    /// some packages contain files that do not compile.
     pub(super) async fn compile(
         &self,
         base: &Path,

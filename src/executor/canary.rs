@@ -47,7 +47,7 @@ fn known_gaps(tier: Tier) -> &'static [&'static str] {
 pub(crate) struct TemporaryFolderError {
     /// The value of `TMPDIR`, or the system's default.
     folder: PathBuf,
-    /// The problem. It contains no path, because clients see it.
+    /// The problem with the folder. The text contains no path, because clients see the text.
     problem: String,
 }
 
@@ -155,7 +155,7 @@ impl Drop for Canary {
 fn open_to_scripts(paths: [&PathBuf; 2]) {
     if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {
-            // Ignores an error, because the canary can still run. It then proves less about the sandbox.
+            // Ignores an error, because the canary can still run. The run then proves less about the sandbox.
             let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
         }
     }

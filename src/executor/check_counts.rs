@@ -20,7 +20,8 @@ const VALUES_BYTES_MAX: usize = HEAD_BYTES + 16 * 1024;
 const COMPARED_MAX: usize = 8;
 
 /// The maximum total size, in bytes, of the two frames that this module reads: the frame with the counts, and the frame
-/// with the compared values. The analysis finds at most 1,000 checks in a script.
+/// with the compared values. The frame with the counts has one entry for each check, and the analysis finds at most
+/// 1,000 checks in a script.
 pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VALUES_BYTES_MAX;
 
 /// The maximum total size, in bytes, of the names and values that the server keeps for a failed check.
@@ -44,8 +45,8 @@ pub(crate) struct CheckCounts {
 pub(crate) struct Compared {
     /// The index of the failed check.
     check: usize,
-    /// Pairs of an operand or a name in the check and its value, in Python syntax. Each text is one line without
-    /// control characters.
+    /// Pairs of texts in Python syntax: an operand or a name from the check, and the value of this operand or name.
+    /// Each text is one line without control characters.
     values: Vec<(String, String)>,
 }
 
@@ -87,8 +88,9 @@ impl CheckCounts {
 }
 
 impl Compared {
-    /// Decodes the content of a frame: the index of the check, and pairs of an operand or a name and its value. All
-    /// parts are separated by NUL. Shortens long texts, and leaves out the pairs beyond the limits.
+    /// Decodes the content of a frame. It contains the index of the failed check, and then each operand or name,
+    /// followed by the value of this operand or name. NUL separates all parts. Shortens long texts, and leaves out the
+    /// pairs beyond the limits.
     fn from_content(content: &[u8]) -> Option<Self> {
         if content.len() > VALUES_BYTES_MAX {
             return None;
@@ -109,8 +111,8 @@ impl Compared {
     }
 }
 
-/// Shortens a text to one line. Each run of white space and control characters becomes one space. Hidden characters
-/// are replaced, because a value could look like a different value.
+/// Shortens a text to one line. Each sequence of white space and control characters becomes one space. Hidden
+/// characters are replaced, because with them a value could look like a different value.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");

@@ -4,12 +4,12 @@
 
 use crate::safety::is_in_standard_library;
 
-/// The index of the fork server for a script that imports a package that no fork server has loaded. Such a package
-/// probably needs modules that the fork server with this index has loaded.
+/// The index of the default fork server. A script gets the default fork server if it imports a package, and no fork
+/// server has loaded this package. Such a package probably depends on modules that the default fork server has loaded.
 const USUAL: usize = 1;
 
-/// Pairs of a top-level module and one of its dependencies. No fork server loads the first module of a pair. A fork
-/// server may have loaded the second module.
+/// Pairs of a top-level module and one of its dependencies. No fork server loads the first module of a pair. A script
+/// that imports the first module gets the first fork server that has loaded the dependency.
 const BUILT_ON: [(&str, &str); 5] = [
     ("mpl_toolkits", "matplotlib"),
     ("pylab", "matplotlib"),

@@ -39,12 +39,14 @@ const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 pub(crate) struct Contained {
     pub(super) interpreter: Interpreter,
     pub(crate) plan: Plan,
-    /// The better tiers that are unavailable, best first, with the reasons.
+    /// The tiers that are better than the tier of `plan` but are unavailable. The best tier comes first. Each tier has
+    /// the reason why it is unavailable.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
     /// The last workspace that was checked and that contains no file of the interpreter. Cached because the check takes
     /// a hundred path lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
-    /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
+    /// The measures that make runs reproducible. `None` if the admin did not ask for them. Also `None` for each run of
+    /// a project.
     pub(super) determinism: Option<Determinism>,
     /// Set after the first warning that Python did not load the library that replaces clocks and random bits. The
     /// warning is logged only once.
@@ -90,8 +92,8 @@ impl Contained {
         order.to_bytes(&input)
     }
 
-    /// Logs a warning if a run has observed that this Python does not load the library that replaces clocks and random
-    /// bits. Does nothing else, because a script can forge its observations.
+    /// Logs a warning if a run reports that its Python did not load the library that replaces clocks and random bits.
+    /// The report has no other effect, because a script can forge it.
     pub(super) fn note_observed(&self, observed: Option<&Observed>) {
         let is_missing = observed.is_some_and(|observed| observed.started.is_none());
         let is_wanted = self.determinism.is_some_and(|it| it.clock.is_some());

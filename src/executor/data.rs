@@ -6,7 +6,7 @@
 
 /// The maximum nesting of a value. Python's JSON reader fails at about 1,000 levels.
 pub(crate) const DEPTH_MAX: usize = 128;
-/// The maximum number of bytes of a float in the encoding.
+/// The maximum length of an encoded float, in bytes.
 const FLOAT_BYTES_MAX: usize = 32;
 
 /// A Python value of a simple type, such as a number, a text or a list. A value of any other type is [`Self::Other`].
@@ -155,7 +155,7 @@ mod tests {
             for byte in [b'0', b'9', b';', b':', b'l', 0xff] {
                 let mut other = valid.clone();
                 other[length] = byte;
-                // This must not panic.
+                // `decode` must not panic for invalid bytes.
                 let _ = Data::decode(&other);
             }
         }

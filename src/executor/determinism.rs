@@ -18,13 +18,13 @@ pub(crate) struct Determinism {
     pub(crate) fixes_addresses: bool,
     /// The start time on the clocks of each run. `None` if clocks and random bits come from the machine.
     pub(crate) clock: Option<DateTime<Utc>>,
-    /// Whether each run has its own file tree and its own PID namespace.
+    /// Whether each run has its own file tree and its own PID namespace. Paths and PIDs are then the same in each run.
     pub(crate) has_own_tree: bool,
 }
 
 impl Determinism {
-    /// Returns the measures for runs. The clocks of each run start at the time `at`. Until a run ends, it is unknown
-    /// whether the run really had the replaced clocks ([`Self::confirmed`]).
+    /// Returns the measures for reproducible runs that are available on this machine. The clocks of each run start at
+    /// the time `at`. Until a run ends, it is unknown whether its clocks were really replaced ([`Self::confirmed`]).
     pub(super) fn here(lacks: KernelLacks, tier: Tier, at: DateTime<Utc>) -> Self {
         let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
@@ -43,7 +43,7 @@ impl Determinism {
         Self { fixes_addresses, clock, has_own_tree: tier == Tier::T3 }
     }
 
-    /// Returns all measures, for tests.
+    /// Returns the measures for reproducible runs on a machine that supports all of them. Only for tests.
     #[cfg(test)]
     pub(crate) fn complete() -> Self {
         let clock = Some(crate::config::RUN_START);
@@ -70,7 +70,7 @@ impl Determinism {
     }
 }
 
-/// An environment variable that makes a program compute the same on every machine.
+/// An environment variable with a fixed value, with which programs compute the same results on every machine.
 struct Pinned {
     name: &'static str,
     value: &'static str,
@@ -109,7 +109,7 @@ const PINNED: [Pinned; 5] = [
     Pinned { name: "TZ", value: "UTC", why: "the local time of every machine" },
 ];
 
-/// Returns the variables that make programs compute the same on every machine of an architecture.
+/// Returns the environment variables with which programs compute the same results on every machine of an architecture.
 pub(super) fn pinned_variables() -> impl Iterator<Item = (String, String)> {
     PINNED.iter().map(|pinned| (pinned.name.to_owned(), pinned.value.to_owned()))
 }

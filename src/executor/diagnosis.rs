@@ -51,7 +51,7 @@ type FoundPackage = (String, Option<String>, Option<String>);
 
 const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
 
-/// A script that imports the modules in the list `NAMES`. The definition of `NAMES` is inserted before this text.
+/// A script that imports the modules in the list `NAMES`. The definition of `NAMES` is inserted before this script.
 const IMPORTS_SCRIPT: &str =
     "import importlib\nfor name in NAMES:\n    importlib.import_module(name)\n";
 
@@ -83,12 +83,12 @@ pub(crate) enum PackagesError {
     Interpreter(FindError),
     #[error("its packages cannot be imported: {0}")]
     Import(String),
-    /// No script can run on this machine, with any interpreter.
+    /// No script can run on this machine, so the packages were not tested.
     #[error("its packages were not tested, because scripts cannot run here: {reason}")]
     NotTried { version: String, reason: String },
 }
 
-/// The state of everything that scripts need.
+/// The state of the interpreter, the packages and the sandbox that scripts need.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     pub(crate) interpreter: Result<FoundInterpreter, FindError>,
@@ -101,7 +101,8 @@ pub(crate) struct Diagnosis {
     pub(crate) tier: Option<Tier>,
     /// The user that scripts run as; `None` if no script can run.
     pub(crate) script_user: Option<ScriptUser>,
-    /// The better tiers that the admin accepts but that are unavailable, best first, with the reasons.
+    /// The tiers that are better than `tier` and that the admin accepts, but that are unavailable. The best tier comes
+    /// first. Each tier has the reason why it is unavailable.
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
     /// The state of each layer of the sandbox.
     pub(crate) layers: Vec<(Layer, LayerState)>,
@@ -170,7 +171,7 @@ pub(crate) enum LayerState {
 }
 
 impl OneShotExecutor {
-    /// Checks everything that a script needs.
+    /// Finds the interpreter, the packages and the sandbox that scripts need, and reports the state of each.
     pub(crate) async fn diagnose(&self) -> Diagnosis {
         let (interpreter, exposures) = match self.found().await {
             Ok(found) => {
@@ -227,8 +228,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Returns the version of pytest that tests would get, or the reason why pytest is unavailable. Imports pytest
-    /// inside of the sandbox.
+    /// Returns the version of pytest that the tests of a project would use, or the reason why pytest is unavailable.
+    /// Imports pytest inside of the sandbox.
     pub(crate) async fn pytest(&self) -> Result<String, String> {
         let contained = self.contained().await.map_err(|error| error.to_string())?;
         if !self.may_look_inside(contained) {

@@ -14,14 +14,14 @@ pub(crate) enum Stream {
 type Listener = dyn Fn(Stream, &[u8]) + Send + Sync;
 
 /// An optional listener for a run's output. It receives only the output within the limits, in the chunks that the
-/// server reads. The listener must not block, because the run would wait too.
+/// server reads. The listener must not block, because the run waits for the listener.
 #[derive(Clone, Default)]
 pub(crate) struct Echo(Option<Arc<Heard>>);
 
 struct Heard {
     listener: Box<Listener>,
-    /// Whether the listener shows the output as final. If it does, a run that has already produced output must not be
-    /// repeated.
+    /// Whether the listener shows the output as final. A run with such a listener must not be repeated after it has
+    /// produced output.
     is_final: bool,
     /// Whether the listener has received output.
     has_begun: AtomicBool,

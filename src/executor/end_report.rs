@@ -27,7 +27,7 @@ pub(super) const FRAMES_BYTES_MAX: usize = 5 * HEAD_BYTES
     + OBSERVED_BYTES_MAX
     + members::BYTES_MAX;
 
-/// The report about the end of a script.
+/// The report that a script's process sends when the script ends.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EndReport {
     /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
@@ -40,8 +40,8 @@ pub(crate) struct EndReport {
     pub(crate) returned: Option<Returned>,
     /// The observations of a deterministic run. `None` unless the run has sent exactly one frame with observations.
     pub(crate) observed: Option<Observed>,
-    /// If the script has used an object of a QWED package wrongly, the list of the object's members. `None` unless the
-    /// run has sent exactly one list.
+    /// The members of an object of a QWED package, if the script has used the object wrongly. `None` unless the run has
+    /// sent exactly one list.
     pub(crate) members: Option<Members>,
 }
 
@@ -75,8 +75,8 @@ pub(super) fn is_own(kind: u8) -> bool {
 }
 
 impl EndReport {
-    /// Reads the report. If two frames have the same letter, ignores both, because the script has forged at least one
-    /// of them.
+    /// Reads the report from the frames that a run has sent. If two frames have the same letter, ignores both, because
+    /// the script has forged at least one of them.
     pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let value = only_frame(bytes, VALUE).filter(|value| value.len() <= VALUE_BYTES_MAX);
         Self {

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Surroundings;
 
-/// The suffixes of metadata folders, after the name and the version of a distribution. Wheels use the first suffix,
-/// and Debian the second.
+/// The suffixes of the names of metadata folders. The name and the version of the distribution precede the suffix.
+/// Wheels use the first suffix, and Debian packages use the second.
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
 /// The environment in which a script runs.
@@ -24,7 +24,7 @@ pub(crate) struct Environment {
     pub(crate) interpreter: Interpreter,
     /// All installed packages, sorted by name.
     pub(crate) packages: Vec<Package>,
-    /// The SHA-256 of the lines `NAME==VERSION`, each with a line feed.
+    /// The SHA-256 of a text that contains the line `NAME==VERSION` for each package. Each line ends with a line feed.
     pub(crate) packages_sha256: String,
     /// The environment variables of scripts. Variables that point into the scratch folder are left out.
     pub(crate) variables: BTreeMap<String, String>,
@@ -112,7 +112,7 @@ pub(crate) fn describe(surroundings: &Surroundings) -> io::Result<Environment> {
     Environment::of(surroundings)
 }
 
-/// Returns for each name in `then` or `now` its value in `then` and its value in `now`. A missing value is the text
+/// Returns each name in `then` or `now`, with the name's value in `then` and in `now`. A missing value becomes the text
 /// `none`.
 fn pairs<'a>(
     then: impl Iterator<Item = (&'a String, &'a String)>,
@@ -132,8 +132,8 @@ fn start(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
 
-/// A cache for one description of an environment. To detect later changes, the cache also contains the metadata that
-/// the watched files had at the time of the description.
+/// A cache for one description of an environment. To detect later changes, the cache also contains the metadata of the
+/// interpreter's file and of the package folders, at the time of the description.
 #[derive(Debug, Default)]
 pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 

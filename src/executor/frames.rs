@@ -2,25 +2,25 @@
 
 /// The letters that identify the kinds of frames. Each kind has its own letter.
 pub(super) mod letter {
-    /// A picture.
+    /// The letter of a frame with a picture.
     pub(in crate::executor) const PICTURE: u8 = b'P';
-    /// A notice about a picture that was too large to send: its size and its name.
+    /// The letter of a frame with the size and the name of a picture that was too large to send.
     pub(in crate::executor) const LARGE_PICTURE: u8 = b'L';
-    /// The number of pictures that were left out.
+    /// The letter of the frame with the number of pictures that were left out.
     pub(in crate::executor) const OMITTED_PICTURES: u8 = b'O';
-    /// The counts of the checks.
+    /// The letter of the frame with the counts of the script's checks.
     pub(in crate::executor) const COUNTS: u8 = b'C';
-    /// The values of the failed check.
+    /// The letter of the frame with the values that the failed check has compared.
     pub(in crate::executor) const COMPARED: u8 = b'V';
-    /// The script has run to its last statement.
+    /// The letter of the empty frame that a script's process sends after the last statement of the script.
     pub(in crate::executor) const END: u8 = b'E';
-    /// The value that a batch test's call has returned.
+    /// The letter of the frame with the value that the call of a batch test has returned.
     pub(in crate::executor) const VALUE: u8 = b'R';
-    /// The value that the script has assigned to `result`.
+    /// The letter of the frame with the value that the script has assigned to `result`.
     pub(in crate::executor) const RETURNED: u8 = b'J';
-    /// The observations of a deterministic run.
+    /// The letter of the frame with the observations of a deterministic run.
     pub(in crate::executor) const OBSERVED: u8 = b'D';
-    /// The list of an object's members, after the script has used the object wrongly.
+    /// The letter of the frame with the members of an object that the script has used wrongly.
     pub(in crate::executor) const MEMBERS: u8 = b'M';
 }
 
@@ -39,7 +39,7 @@ pub(super) fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Returns the content of the frame with a letter; `None` unless exactly one frame has this letter.
+/// Returns the content of the frame with the letter `kind`; `None` unless exactly one frame has this letter.
 pub(super) fn only_frame(bytes: &[u8], kind: u8) -> Option<&[u8]> {
     let mut found = frames(bytes).filter(|(letter, _)| *letter == kind);
     let (_, content) = found.next()?;

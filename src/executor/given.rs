@@ -1,4 +1,4 @@
-//! The input of a run: the source of the script, and the data that it reads.
+//! The input of a run: the source of the script, and the data that the script reads.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Creates the input for one of the server's own scripts, which reads nothing from its standard input.
+    /// Creates the input for one of the server's own scripts. These scripts read nothing from their standard input.
     pub(super) fn source(source: &'a str) -> Self {
         Self { source, plan: "", call: "", stdin: &[], inputs: None, script: None }
     }

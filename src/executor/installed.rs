@@ -71,7 +71,8 @@ struct Known {
 #[derive(Serialize)]
 struct Facts<'a> {
     environment: &'a Environment,
-    /// A digest of the metadata of this program's file, because another version may run scripts differently.
+    /// A digest of the metadata of this program's file. The digest is included because another version of this program
+    /// may run scripts differently.
     own_program: [u8; 32],
     program_file: &'a PathBuf,
     /// Each folder of packages, with a digest of the metadata of its files.
@@ -192,7 +193,7 @@ enum Listing {
     Packages,
     /// All files and folders, except compiled modules and the folders of installed packages.
     Library,
-    /// Only folders. If a file is replaced, the metadata of the file's folder changes.
+    /// Only folders. This suffices to detect a replaced file, because the metadata of the file's folder changes.
     Folders,
 }
 
@@ -231,7 +232,8 @@ fn state_of(path: &Path, listing: Listing) -> io::Result<[u8; 32]> {
                 Some(entry.path()),
                 entry.metadata().map_or_else(|_| Seen::missing(), |it| Seen::of(&it)),
             ),
-            // For example, the target of a symlink does not exist, or a folder cannot be read.
+            // The metadata of this entry cannot be read. For example, the entry is a symlink to a missing file, or a
+            // folder without read permission.
             Err(error) => (error.path(), Seen::missing()),
         };
         let name = path.map_or(&[][..], |path| path.as_os_str().as_bytes());
@@ -282,7 +284,7 @@ mod tests {
         (folder, of)
     }
 
-    /// Returns the digest from an empty cache, as a new process computes it.
+    /// Computes the digest with a new cache, which is empty. So no earlier result is used.
     fn digest_of(surroundings: &Surroundings) -> EnvironmentDigest {
         EnvironmentDigests::default().get(surroundings).unwrap()
     }

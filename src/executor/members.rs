@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The maximum size, in bytes, of the list of members that a run sends.
 pub(super) const BYTES_MAX: usize = 1 << 16;
 
-/// The maximum number of lines in the list, including the line with the name of the object.
+/// The maximum number of lines in the list of members, including the line with the name of the object.
 const LINES_MAX: usize = 41;
 /// The maximum number of characters of all members that the model sees. It is small, because each token of a model
 /// costs money.
@@ -26,9 +26,9 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Parses the list. The first line contains the name of the object and the number of its members. Each other line
-    /// is a member. Returns `None` if the object does not belong to a QWED package, or if a line is not printable
-    /// ASCII.
+    /// Parses the list of members that a run has sent. The first line contains the name of the object and the number of
+    /// its members. Each other line is a member. Returns `None` if the object does not belong to a QWED package, or if
+    /// a line is not printable ASCII.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
         let is_printable =

@@ -144,7 +144,8 @@ pub(crate) trait Executor: Send + Sync + 'static {
         None
     }
 
-    /// Starts preparations for the first calls in the background. The default implementation does nothing.
+    /// Starts preparations for the first calls. The preparations run in the background. The default implementation does
+    /// nothing.
     fn warm_up(&self) {}
 
     /// Counts the fork servers by their state. All counts are zero for an executor without fork servers.

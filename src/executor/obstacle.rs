@@ -140,7 +140,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the reason as a text for clients, without a path.
+    /// Returns the reason why the tier is unavailable, as a text for clients. The text contains no path.
     pub(super) fn for_clients(&self) -> String {
         match self {
             Self::Plan(error) => error.for_clients().to_owned(),

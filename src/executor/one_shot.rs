@@ -84,8 +84,8 @@ const REMOVALS_MAX: usize = 4;
 
 /// The maximum number of runs that do not have their CPU weights yet, for each processor. The CPU weight is a nice
 /// value that lowers the run's share of CPU time. Without this nice value, a run gets as much CPU time as this server.
-/// Some kernels divide CPU time between sessions. On these kernels, an ordinary user may change the nice values of only
-/// ten sessions per second (`sched(7)`).
+/// The nice value may come late on kernels that divide CPU time between sessions. There, an ordinary user may change
+/// the nice values of only ten sessions per second (`sched(7)`).
 const UNSETTLED_MAX: usize = 4;
 
 /// The maximum time for which a run waits until earlier runs have their CPU weights. The wait has a limit, because
@@ -215,7 +215,7 @@ impl OneShotExecutor {
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
-        // The timeout counts from this time.
+        // The timeout of the run is counted from `started`.
         let started = Instant::now();
         let group = group.as_ref();
         let message = contained

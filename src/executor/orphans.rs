@@ -21,7 +21,7 @@ mod platform {
 
     /// The pause after the first attempt to kill the orphans. Each further pause is twice as long.
     const ROUND: Duration = Duration::from_millis(1);
-    /// The maximum pause between two attempts.
+    /// The maximum pause between two attempts to kill the orphans.
     const ROUND_MAX: Duration = Duration::from_millis(200);
 
     /// Makes this process the new parent of all orphans among its descendants. Call this in the server's own process

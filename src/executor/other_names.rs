@@ -21,7 +21,8 @@ pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
     let found = by_mounts.find(|name| {
         folders.iter().any(|folder| name.starts_with(folder))
-            // Another mount may hide the file at this path. So this checks that the path leads to the same file.
+            // Another mount may hide the file at the path `name`. So this condition checks that `name` leads to the
+            // same file.
             && fs::metadata(name).is_ok_and(|found| is_it(&found))
     });
     // All other paths are hard links. No table lists hard links, so the folders are searched.
@@ -39,7 +40,7 @@ fn mounts(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
-/// Decodes a path of the table, in which a backslash and three octal digits stand for one byte.
+/// Decodes a path from the table of mounts. In such a path, a backslash and three octal digits stand for one byte.
 fn unescaped(mut field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     while let Some((first, rest)) = field.split_first() {

@@ -31,8 +31,9 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     /// Whether the run was killed because it exceeded its limit on pipes.
     pub(crate) took_pipes: bool,
-    /// Whether the run timed out because of other processes. Either the other processes used the processors, or they
-    /// used so many pipes that the kernel may have made the pipes of this run smaller than usual.
+    /// Whether the run may have timed out because of other processes. Either the other processes used the processors,
+    /// or they used so many pipes that the kernel made the pipes of this run smaller. A write to a smaller pipe can
+    /// block until the timeout.
     pub(crate) is_starved: bool,
     /// Whether the run timed out after it had slept for most of the time, instead of waiting for a processor.
     pub(crate) has_slept: bool,

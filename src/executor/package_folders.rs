@@ -15,8 +15,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct PackageFolders {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The untrusted folder at the time when the modules were loaded, and the function that looks up its current path.
-    /// No module was loaded from the untrusted folder.
+    /// The untrusted folder at the time when the modules were loaded, and the function that looks up the folder's
+    /// current path. No module was loaded from the untrusted folder.
     untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,
@@ -46,8 +46,7 @@ impl PackageFolders {
         if self.looked.elapsed() >= LOOK_INTERVAL {
             self.looked = Instant::now();
             let (before, now) = &self.untrusted;
-            // The admin may have configured another folder as the workspace. Modules may have been loaded from that
-            // folder.
+            // The admin may have made a folder the workspace after modules were loaded from that folder.
             self.have_changed = now.folder().as_ref() != Ok(before)
                 || self.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
         }

@@ -279,7 +279,7 @@ impl Picture {
         while let Some(row) = reader.next_row()? {
             pixels.write_all(row.data())?;
         }
-        // Fails if there were too few rows or too many.
+        // `finish` fails if the picture has too few or too many rows.
         pixels.finish()?;
         writer.finish()?;
         let png = room.0;
@@ -320,7 +320,7 @@ mod tests {
         [SIGNATURE, &chunks.concat(), &chunk(b"IEND", b"")].concat()
     }
 
-    /// Returns the compressed pixels of a picture of 4 × 3.
+    /// Returns the compressed pixels of a picture with 4 × 3 pixels.
     fn pixels() -> Vec<u8> {
         compress_to_vec_zlib(&[0; 3 * (1 + 4 * 4)], 6)
     }

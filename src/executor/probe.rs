@@ -112,7 +112,7 @@ const PYTHON_PATH: &str = "PYTHONPATH";
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 /// The variable with the seed of Python's hashes, which decide the order of a set of strings. The seed is fixed, so
-/// that a script prints the same in each run. Cold and warm runs have the same seed.
+/// that a script prints the same output in each run. Cold and warm runs have the same seed.
 const HASH_SEED: (&str, &str) = ("PYTHONHASHSEED", "0");
 
 /// An interpreter that answered the probe.

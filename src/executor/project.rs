@@ -1,4 +1,4 @@
-//! Makes the sandbox for a project, which has more rights than a script. Refuses a project if its readable paths
+//! Makes the sandbox for a project. A project has more rights than a script. Refuses a project if its readable paths
 //! overlap the server's data folder, or if the interpreter is in the project's workspace.
 
 use std::path::{Path, PathBuf};

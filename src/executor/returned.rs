@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::data::{Data, Int, Kind, NotData};
 
-/// The maximum size of the JSON, in bytes.
+/// The maximum size of the value as JSON, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024;
 
 /// The maximum size of the value as `python/values.py` encodes it. The JSON of a larger value is larger than
@@ -23,7 +23,8 @@ const INTEGER_MAX: u128 = 1 << 53;
 /// Python's default limit for reading integers.
 const DIGITS_MAX: usize = 3571;
 
-/// The key of the object that stands for an integer above [`INTEGER_MAX`]. Its value is the integer in decimal digits.
+/// The key of the object that stands for an integer above [`INTEGER_MAX`]. The value of this key is the integer in
+/// decimal digits.
 const INTEGER_KEY: &str = "$int";
 
 /// The value that a script assigned to `result`, or the reason why the value is missing.
@@ -37,7 +38,7 @@ pub(crate) enum Returned {
 }
 
 impl Returned {
-    /// Converts the encoded value to JSON.
+    /// Converts the value to JSON. `encoded` is the value as `python/values.py` encodes it.
     pub(super) fn decode(encoded: &[u8]) -> Self {
         if encoded.len() > ENCODED_BYTES_MAX {
             return Self::Omitted(too_large());
@@ -144,7 +145,7 @@ fn json_of_integer(int: &Int) -> Result<Value, String> {
 /// Converts hexadecimal digits to decimal digits.
 fn decimal(hex: &str) -> String {
     const GROUP: u64 = 1_000_000_000;
-    // Groups of nine decimal digits, the least significant first.
+    // Contains groups of nine decimal digits. The least significant group comes first.
     let mut groups: Vec<u64> = vec![0];
     for digit in hex.chars() {
         let mut carry = u64::from(digit.to_digit(16).unwrap_or_default());

@@ -37,7 +37,7 @@ pub(crate) enum MemoryBound {
 }
 
 impl MemoryBound {
-    /// Returns the mechanism that limits the memory of a run at `tier` with this control group.
+    /// Returns the mechanism that limits the memory of a run. `group` is the run's control group, if it has one.
     pub(super) fn of_run(tier: Tier, group: Option<&GroupOrder>) -> Self {
         if tier == Tier::Seatbelt {
             return Self::Footprint;
@@ -116,7 +116,7 @@ impl RunGroups {
         *self.lock_paused() = Some((Instant::now() + PAUSE, reason.to_owned()));
     }
 
-    /// Returns the current pause: the time at which it ends, and its reason. `None` if groups are made.
+    /// Returns the current pause: the time at which it ends, and its reason. `None` if no pause is in progress.
     fn paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
         let mut paused = self.lock_paused();
         if paused.as_ref().is_some_and(|(until, _)| *until <= Instant::now()) {

@@ -52,8 +52,8 @@ impl SideChannel {
         Ok((Self(Some(Capture::new(reader, FRAMES_BYTES_MAX))), Some(writer.into())))
     }
 
-    /// Reads frames while the future is polled. The future never completes. Data above the limit is not read, so a
-    /// script that sends more waits until its timeout. Cancel-safe.
+    /// Reads frames while the future is polled. The future never completes. Data above the limit is not read. A script
+    /// that sends too much data blocks until its timeout. Cancel-safe.
     pub(super) async fn read(&mut self) -> Infallible {
         self.read_to_end().await;
         std::future::pending().await
@@ -82,7 +82,7 @@ impl SideChannel {
         if frames(&bytes).all(|(kind, _)| check_counts::is_own(kind) || end_report::is_own(kind)) {
             return Sent { pictures: Arc::default(), check_counts, end_report };
         }
-        // This does not fail, because the semaphore is never closed.
+        // `acquire` does not fail, because the semaphore is never closed.
         let turn = ONE_AT_A_TIME.acquire().await;
         let pictures = spawn_blocking(move || Pictures::from_frames(&bytes)).await;
         drop(turn);

@@ -1,4 +1,4 @@
-//! Follows one run from the server's side: the report of the supervisor, and the output of Python.
+//! Follows one run: receives the report of the supervisor and the output of Python.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
@@ -44,7 +44,8 @@ pub(super) enum End {
     Unended,
 }
 
-/// The server's side of one run.
+/// A run that the server follows: the supervisor of the run, the connection to the supervisor, and the output of the
+/// run.
 #[derive(Debug)]
 pub(super) struct Supervised {
     pub(super) supervisor: Child,

@@ -1,5 +1,5 @@
-//! Decides which waiting call may start its run next. A turn is the right to start a run now. Turns are given in a fair
-//! order between users. The runs of one user start in the order of their calls.
+//! Decides which waiting call may start its run next. A turn is the right to start a run now. The order of the turns is
+//! fair to all users. The runs of one user start in the order of their calls.
 //!
 //! All runs of a process wait in one queue. A lane is a kind of run with its own limit on concurrent runs. The choice
 //! of the next user in a lane depends on the number of runs that each user has in all lanes. This module never starts
@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::shares::{Held, ReplyRoom, Share};
 
-/// The time for which a user counts as present after its last call, or after the end of its last run.
+/// The time for which a user is present after its last call, or after the end of its last run. While several users are
+/// present, one user cannot take all turns.
 const PRESENCE: Duration = Duration::from_secs(60);
 
 /// The maximum number of concurrent background jobs. More jobs would only slow each other down.
@@ -28,10 +29,10 @@ pub(crate) const JOBS_AT_ONCE_MAX: usize = 5;
 pub(crate) enum Lane {
     /// Scripts that a caller waits for.
     Calls,
-    /// Background jobs in memory.
+    /// Background jobs that are stored in memory.
     Jobs,
-    /// Background jobs in the database. They never wait in this queue, because they have already waited in the
-    /// database.
+    /// Background jobs that are stored in the database. They never wait in this queue, because they have already waited
+    /// in the database.
     SharedJobs,
     /// Runs of the governed tools.
     Tests,
@@ -94,7 +95,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     running: PerLane<usize>,
-    /// A counter that increases with each new call and with each given turn. Its values show the order of these events.
+    /// A counter that increases with each new call, and each time that a user gets a turn. Its values show the order of
+    /// these events.
     count: u64,
     /// The users with a run or a waiting call, now or within the last [`PRESENCE`]. All callers without a name count
     /// as one user.
@@ -118,7 +120,7 @@ struct Place {
     seen: Option<Instant>,
 }
 
-/// The turn of a run, which ends when this value is dropped.
+/// The turn of a run. The turn ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     queue: Arc<Queue>,
@@ -127,7 +129,7 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// Creates the queue of a process with these settings.
+    /// Creates the queue for all runs of this process. `settings` contains the limits on concurrent runs.
     pub(crate) fn of(settings: &Settings) -> Self {
         let at_once = settings.sync_concurrency;
         Self::new([at_once, JOBS_AT_ONCE_MAX, at_once], settings.user_share)
@@ -234,7 +236,7 @@ impl Queue {
         receiver.try_recv().map_err(|_| receiver)
     }
 
-    /// Gives free turns of a lane to waiting calls, until no turn is free or no call waits.
+    /// Gives the free turns of a lane to waiting calls, until no waiting call may get a turn.
     fn give_turns(self: &Arc<Self>, lane: Lane) {
         loop {
             let next = self.next(lane);

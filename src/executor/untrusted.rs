@@ -17,8 +17,8 @@ use qwed_files::links::{leads_through, places_on_the_way};
 
 /// The maximum number of bytes that are read from a file that may name an interpreter: a script, or `pyvenv.cfg`.
 const NAMING_BYTES_MAX: u64 = 64 * 1024;
-/// The maximum number of further scripts to follow. The first line of a script may name another script as its
-/// interpreter (`execve(2)`).
+/// The first line of a script may name another script as its interpreter (`execve(2)`). The check follows at most this
+/// number of further scripts.
 const SCRIPTS_MAX: usize = 5;
 
 type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;

@@ -52,8 +52,8 @@ pub(super) fn execution(mut arguments: Arguments) -> Result<Execution, Invalid> 
     Ok(Execution { source, inputs, background })
 }
 
-/// Returns the arguments of `execute_python_code` in the form that the decision records: with the digests of the inputs
-/// instead of their contents.
+/// Returns the arguments of `execute_python_code` in the form in which the decision contains them: with the digests of
+/// the inputs instead of their contents.
 pub(super) fn normalized_execution(
     code: &SourceCode,
     inputs: &Inputs,
@@ -82,7 +82,7 @@ pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
     Err(Invalid { code, message: message.into(), arguments })
 }
 
-/// Returns the arguments of `verification_status` in the form that the decision records.
+/// Returns the arguments of `verification_status` in the form in which the decision contains them.
 pub(super) fn normalized_job_id(job_id: JobId) -> Arguments {
     Arguments::from_iter([("job_id".to_owned(), json!(job_id.to_string()))])
 }

@@ -1,4 +1,5 @@
-//! Decides every `tools/call` before any effect: allow or refuse, with a reason and an id.
+//! Decides for every `tools/call` whether the call is allowed, before the call is carried out. Each decision has a
+//! reason and an id.
 //!
 //! The order of the checks is fixed: policy table, arguments, analysis, admin gate, sandbox. A script that passes all
 //! checks up to the admin gate is `Verified`. Then `Verified::confirm` checks the sandbox. Only this function creates
@@ -78,7 +79,8 @@ pub struct RiskBasedExecutionGateway {
     code_analysis: CodeAnalysis,
 }
 
-/// Decides a call that does not run a script. The call either looks up a background job or is refused.
+/// Decides whether a call that does not run a script is allowed. Allows only calls that look up a background job.
+/// Returns the decision and the id of the job.
 ///
 /// # Errors
 ///

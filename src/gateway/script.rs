@@ -87,8 +87,8 @@ impl From<Analysis> for ScriptNames {
 }
 
 /// The shared job that runs a script, and the user that placed the job. The user is empty if callers are not
-/// authenticated. The audit log contains a hash over the job, the user and the result, so that no other job can return
-/// this result.
+/// authenticated. The audit log contains a hash over the job, the user and the result. The hash shows whether a result
+/// in the database belongs to this job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobOwner {
     pub(crate) job: JobId,
@@ -169,7 +169,7 @@ impl AuthorizedScript {
         Self { stdin, ..self }
     }
 
-    /// Copies the standard input of a script.
+    /// Copies the standard input of `script`.
     pub(crate) fn with_stdin_of(self, script: &Self) -> Self {
         Self { stdin: script.stdin.clone(), ..self }
     }

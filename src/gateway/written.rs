@@ -1,5 +1,5 @@
-//! Reads inputs from JSON. Stores no more files and values than the limits for inputs allow. Without this check, a JSON
-//! text of 96 MiB could need ten gigabytes of memory after it is parsed.
+//! Reads inputs from JSON. Stores no more files and values than the limits for inputs allow. Without these limits, a
+//! JSON text of 96 MiB could need ten gigabytes of memory after it is parsed.
 
 use std::fmt;
 use std::marker::PhantomData;

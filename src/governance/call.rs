@@ -1,5 +1,5 @@
-//! Decides and carries out a governed call, in this order: authenticate → permission → policy → sandbox → budget →
-//! arguments → audit → run.
+//! Decides whether a governed call is permitted, and carries out the call. The steps have this order: authenticate →
+//! permission → policy → sandbox → budget → arguments → audit → run.
 //!
 //! A run requires a [`Cleared`]. Only this file can create a [`Cleared`], and only after all checks. So code that runs
 //! pytest without the checks does not compile.
@@ -248,8 +248,8 @@ impl Governance {
         }
     }
 
-    /// Appends rows to the audit log. Returns the place of the last row. If the append fails, the action that the rows
-    /// describe must not be performed.
+    /// Appends rows to the audit log. Returns the number and the hash of the last row. If the append fails, the action
+    /// that the rows describe must not be performed.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         self.try_append(entries).await.map_err(|error| store_failed(&error))
     }

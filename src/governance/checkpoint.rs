@@ -1,5 +1,5 @@
-//! Writes checkpoints of the audit log: at intervals, appends the signed head of the log to the file that the policy
-//! names.
+//! Writes checkpoints of the audit log: at intervals, signs the head of the log (the number and the hash of the last
+//! row), and appends the signed head to the file that the policy names.
 //!
 //! No call waits for a checkpoint. A failed write is logged and retried, but never refuses a run.
 
@@ -124,8 +124,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes `head`, the head of this server's own rows, and the heads of other replicas. Skips heads with hashes in
-    /// `known`. Returns the hashes of the heads of all other replicas.
+    /// Writes `head` (the head of this server's own rows) and the heads of other replicas. Skips heads of replicas if
+    /// their hashes are in `known`. Returns the hashes of the heads of all other replicas.
     fn write(
         &self,
         policy: &Policy,

@@ -1,5 +1,6 @@
-//! Loads the judge, which decides whether a run of tests passes: the required level, the admin's own tests, and the
-//! list of the tests that must pass. If a run does not satisfy the judge, changes the verdict on the run to incomplete.
+//! Loads the judge, which decides whether a run of tests passes. The judge consists of the required level, the admin's
+//! own tests, and the list of these tests with their expected outcomes. If a run does not satisfy the judge, the judge
+//! changes the verdict on the run to incomplete.
 
 mod folder;
 mod record;
@@ -30,7 +31,7 @@ const LIST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The maximum number of tests that are named in the reason for an incomplete run.
 const NAMED_MAX: usize = 5;
 
-/// The expected outcome of a test in a list.
+/// The expected outcome of a test in the judge's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExpectedOutcome {
@@ -39,7 +40,7 @@ pub(crate) enum ExpectedOutcome {
     Xfailed,
 }
 
-/// The list of the tests that must pass. `qwed-mcp judge record` writes it.
+/// The list of the admin's tests with their expected outcomes. `qwed-mcp judge record` writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestList {
@@ -58,7 +59,7 @@ pub(crate) struct TestList {
     pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
 
-/// A test in a list.
+/// A test in the judge's list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListedTest {
@@ -67,7 +68,7 @@ pub(crate) struct ListedTest {
     pub(crate) outcome: ExpectedOutcome,
 }
 
-/// The folder with the admin's own tests, and the list of the tests that must pass.
+/// The folder with the admin's own tests, and the list of these tests with their expected outcomes.
 #[derive(Debug, Clone)]
 pub(super) struct PinnedTests {
     /// The canonical path of the folder.
@@ -176,8 +177,8 @@ impl Judge {
         }
     }
 
-    /// Returns the list of the tests that must pass; `None` if the policy names no tests, or if this run records the
-    /// list.
+    /// Returns the list of the admin's tests with their expected outcomes; `None` if the policy names no tests, or if
+    /// this run records the list.
     pub(super) fn list(&self) -> Option<&TestList> {
         let (list, _) = self.pinned.as_ref()?.list.as_ref()?;
         Some(list)

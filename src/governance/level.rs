@@ -43,7 +43,7 @@ pub(crate) struct JudgeRecord {
     /// The SHA-256 of the folder with the admin's tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tests_sha256: Option<String>,
-    /// The SHA-256 of the list of the tests that must pass.
+    /// The SHA-256 of the list of the admin's tests with their expected outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) list_sha256: Option<String>,
 }

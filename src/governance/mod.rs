@@ -9,7 +9,7 @@
 //! | `policy`, `budget` | the policy of the admin, and the limits of one call |
 //! | `pytest`, `run`, `python` | a run of pytest: its arguments, its execution, and its interpreter |
 //! | `conclusion`, `verdict` | the status of a run that has ended |
-//! | `judge` | the admin's own tests, and the list of the tests that must pass |
+//! | `judge` | the admin's own tests, and the list of their expected outcomes |
 //! | `level` | the levels of judges |
 //! | `artifacts`, `evidence`, `summary` | the files of a run |
 //! | `read` | the tools that return the files of past runs |

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ledger::StoreError;
 use crate::logging::Causes;
 
-/// The pause between two attempts.
+/// The pause between two attempts to reach the store.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Retries an operation of the store while the store is unreachable, until `patience` is cancelled. Without `patience`,

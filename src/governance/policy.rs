@@ -108,7 +108,7 @@ pub(crate) struct SandboxPolicy {
     pub(crate) memory_limit_mb: u64,
     /// Absolute paths that the tests may read, in addition to the workspace and to Python's own files.
     pub(crate) allowed_paths: Vec<PathBuf>,
-    /// The names of the server's environment variables that the tests also get.
+    /// The names of the server's environment variables that the server passes to the tests.
     pub(crate) env_whitelist: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct BudgetPolicy {
 pub(crate) struct JudgePolicy {
     /// The folder with the admin's own tests, which replace the tests of the workspace.
     pub(crate) tests: Option<PathBuf>,
-    /// The file with the list of the tests that must pass; `Some` if and only if `tests` is `Some`.
+    /// The file with the list of these tests and their expected outcomes; `Some` if and only if `tests` is `Some`.
     pub(crate) list: Option<PathBuf>,
     /// The required level of the judge; `None` permits every level. A run at a lower level does not pass.
     pub(crate) require: Option<Level>,

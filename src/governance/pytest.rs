@@ -435,7 +435,7 @@ mod tests {
         let workspace = fs::canonicalize(workspace.path()).unwrap();
         let parted = PythonPath::parted(Some(OsStr::new("/a:/b")), &workspace);
         assert_eq!(parted.variable(), Some(("PYTHONPATH", "/a:/b".to_owned())));
-        // The workspace has no `src`, so there are no sources.
+        // The workspace has no `src`, so the list `sources` is empty.
         assert!(parted.sources.is_empty() && parted.inside.is_empty());
     }
 }

@@ -147,8 +147,8 @@ impl Governance {
         self.append(vec![not_run]).await.map(drop)
     }
 
-    /// Records the end of a script's run. Returns the place of the row. If this fails, no client may get the result.
-    /// With `patience`, retries while the store is unreachable.
+    /// Records the end of a script's run. Returns the number and the hash of the row. If this fails, no client may get
+    /// the result. With `patience`, retries while the store is unreachable.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
@@ -338,7 +338,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
 
 #[derive(Debug)]
 pub(crate) struct DecisionWritten {
-    /// The place of the decision's row in the audit log.
+    /// The number and the hash of the decision's row in the audit log.
     pub(crate) place: Option<AuditPlace>,
     /// The user, if the caller is known.
     user: Option<UserName>,

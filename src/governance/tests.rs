@@ -771,7 +771,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
 #[tokio::test]
 async fn what_nothing_confirms_is_told_to_the_model_and_to_programs() {
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
-    // The server died during this run, so the log has no end of the run.
+    // The server died during this run, so the log has no row about the end of the run.
     let run_id = Uuid::from_u128(7);
     aside(|| fixture.store.append(&[entry(run_id, AuditEvent::ToolStarted)])).unwrap();
     let folder = fixture.governance.artifacts.create_run(run_id).unwrap();

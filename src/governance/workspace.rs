@@ -42,7 +42,7 @@ const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The maximum length of the chain of references from `HEAD` to the commit.
 const LINKS_MAX: u32 = 5;
-/// The limit for a file with one reference, in bytes.
+/// The limit for a file with one Git reference, in bytes.
 const NAME_BYTES_MAX: u64 = 4096;
 /// The limit for the file `packed-refs`, in bytes.
 const PACKED_NAMES_BYTES_MAX: u64 = 8 * 1024 * 1024;

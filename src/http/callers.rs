@@ -123,10 +123,12 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::from(token.trim().to_owned()))
 }
 
-/// A rate limit for each user. The crate governor is not used, because this limit needs only ten lines.
+/// A rate limit for each user. The crate governor is not used, because this limit needs only ten lines
+/// of code.
 #[derive(Debug)]
 struct UserRate {
-    /// The maximum rate of one user in requests per second. A burst may contain the requests of one second.
+    /// The maximum rate of one user in requests per second. A burst may contain at most
+    /// this number of requests.
     rate: Option<u32>,
     /// For each user, the theoretical arrival time of the next request at exactly the maximum rate (algorithm GCRA).
     /// The map has at most one entry for each user with a token.

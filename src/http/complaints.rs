@@ -21,16 +21,16 @@ struct Kind {
 }
 
 impl Complaints {
-    /// Counts a refusal. Logs the number of refusals of this kind if the last line is older than `PERIOD`, so the log
-    /// stays small however many requests are refused.
+    /// Counts a refusal. Logs the number of refusals of this kind, unless the last log line about this kind is newer
+    /// than `PERIOD`. So the log stays small, however many requests are refused.
     pub(super) fn note(&self, name: &'static str) {
         if let Some(count) = self.count(name, Instant::now()) {
             tracing::warn!(count, "refused: {name}");
         }
     }
 
-    /// Counts a refusal. Returns the number of refusals of this kind that must be logged now. `None` if the last line
-    /// is not older than `PERIOD`.
+    /// Counts a refusal. Returns the number of refusals of this kind that must be logged now. `None` if the last log
+    /// line about this kind is newer than `PERIOD`.
     fn count(&self, name: &'static str, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kind) = kinds.iter_mut().find(|kind| kind.name == name) else {

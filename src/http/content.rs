@@ -84,7 +84,7 @@ pub(super) fn empty_response(status: StatusCode) -> Response<Content> {
     response
 }
 
-/// Creates a response with JSON. `until_written` is dropped when the body is written, which releases its resources.
+/// Creates a response with JSON. `until_written` holds resources, which are released when the body is written.
 pub(super) fn json_response(
     status: StatusCode,
     json: Vec<u8>,
@@ -93,7 +93,7 @@ pub(super) fn json_response(
     text_response(status, json, "application/json", until_written)
 }
 
-/// Creates a response with a text. `until_written` is dropped when the body is written, which releases its resources.
+/// Creates a response with a text. `until_written` holds resources, which are released when the body is written.
 pub(super) fn text_response(
     status: StatusCode,
     text: Vec<u8>,

@@ -2,7 +2,7 @@
 //!
 //! An attacker's page can resolve its own host name to this machine (DNS rebinding), so that the browser treats this
 //! server as the attacker's server. Such requests are recognized, because the Host header then contains the attacker's
-//! host name. The Origin header contains the page's origin.
+//! host name. If the request has an Origin header, the page's origin in this header must be accepted too.
 
 use std::net::{IpAddr, SocketAddr};
 

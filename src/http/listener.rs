@@ -32,8 +32,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which a connection without a request stays open when the drain starts. In this time, the server can
 /// read a first request that the client has already sent.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
-/// Half the time for which an unauthenticated connection stays open during the drain. The connection is closed if it is
-/// unauthenticated at two checks in a row.
+/// The interval at which the drain checks whether a connection is authenticated. A connection that is unauthenticated
+/// at two checks in a row is closed.
 const STRANGER_GRACE: Duration = Duration::from_millis(500);
 /// The timeout of a write to a client that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);

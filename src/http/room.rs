@@ -20,7 +20,7 @@ const REQUESTS_MAX: usize = 256;
 /// The maximum total size of the request bodies and batch lines in memory, of all users together.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The maximum size of the body of one request, in bytes. The body of `/run` and `/run_code` may be larger. A script of
-/// 1 MiB fits, even if JSON escapes every character.
+/// 1 MiB fits, even if JSON escapes all quotes, line ends and non-ASCII characters of the script.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. One user may have one such
 /// body. A body needs about three times its size in memory until the script in the body has ended.
@@ -125,9 +125,9 @@ impl Room {
     }
 
     /// Reads the body of a request that has begun. If the declared size is large, first waits for one of the slots for
-    /// large bodies. For any other body, reserves bytes in the limit of bytes only as the body arrives, so that a
-    /// client cannot reserve memory for bytes that it does not send. After the last byte, takes a slot in the limit of
-    /// requests of all users.
+    /// large bodies. For any other body, counts bytes towards the limit of bytes only when they arrive, so that a
+    /// client cannot reserve memory for bytes that it does not send. After the last byte, takes one of the slots for
+    /// requests that all users share.
     async fn read_up_to(
         &self,
         bytes_max: usize,

@@ -88,7 +88,8 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     /// [`PlaceError`] if a limit is reached, or if the job cannot be stored. If a limit is reached, no job was placed.
     fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>>;
 
-    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only this size.
+    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only the size of
+    /// the output.
     ///
     /// # Errors
     ///

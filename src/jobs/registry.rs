@@ -36,7 +36,7 @@ pub(crate) struct JobLimits {
     pub(crate) jobs_max: usize,
     /// The limits of one run.
     pub(crate) run: RunLimits,
-    /// The time for which a job is kept after its last change.
+    /// The time for which a job is kept after its last change of state.
     pub(crate) ttl: Duration,
     /// The share of each limit (the queue, the total output and the number of jobs) that one user may take.
     pub(crate) share: Share,

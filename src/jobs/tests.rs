@@ -159,8 +159,8 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
         limits.run.timeout = Duration::from_secs(100_000);
         limits.running_max = 1;
     });
-    // The second job starts when the first job ends, and this change delays the expiry of the second job. The third job
-    // stays in the queue without a change. So the third job expires before the second job.
+    // The second job starts when the first job ends, and this change of state delays the expiry of the second job.
+    // The third job stays in the queue without a change of state. So the third job expires before the second job.
     place(&registry, 10).unwrap();
     let running = place(&registry, 90_000).unwrap();
     let waiting = place(&registry, 1).unwrap();

@@ -118,7 +118,7 @@ struct Loaded {
 #[derive(Debug)]
 struct PublishedKey {
     id: Option<String>,
-    /// The only algorithm for which the key may be used, if the issuer restricts it.
+    /// The only algorithm for which the key may be used. `None` if the issuer does not restrict the key.
     algorithm: Option<Algorithm>,
     decoding: DecodingKey,
 }

@@ -141,7 +141,6 @@ impl AnswerFiles {
 /// Returns the free space for this user on the disk of a folder, in bytes.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let disk = statvfs(folder)?;
-    // The types of these fields differ between systems.
     #[allow(clippy::useless_conversion, reason = "they are u64 on Linux, and u32 on macOS")]
     Ok(u64::from(disk.blocks_available()).saturating_mul(u64::from(disk.fragment_size())))
 }

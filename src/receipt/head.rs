@@ -15,7 +15,7 @@ use crate::ledger::AuditPlace;
 
 /// The type of the predicate of a signed head, with the version of the predicate.
 const AUDIT_HEAD_TYPE: &str = "https://qwed.ai/attestation/audit-head/v1";
-/// The name of the only subject of a statement. The digest of this subject is the hash of the row.
+/// The name of the only subject in the statement of a signed head. The digest of this subject is the hash of the row.
 const SUBJECT: &str = "audit-row";
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The keys of receipts: the key that signs, and the public keys of all keys that have ever signed. A private key never
 //! appears in a receipt, a message or the log.
 //!
-//! One folder contains all keys: `signing.key` (PKCS #8, readable only for the server's user), `signing.pub` (its
+//! One folder contains all keys: `signing.key` (PKCS #8, readable only by the server's user), `signing.pub` (its
 //! public key, for other programs), and `keys.json` (every public key so far, and its period of use). To verify
 //! receipts, another user needs this folder without `signing.key`.
 
@@ -185,8 +185,8 @@ pub(crate) enum KeyState {
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     key: VerifyingKey,
-    /// The times at which the use of the key began and ended. The second time is `None` while the key is in use. Both
-    /// are unknown if the key comes from a file without records.
+    /// The times at which the use of the key began and ended. The second time is `None` while the key is in use. If the
+    /// key comes from a file without records, both times are unknown, and `times` is `None`.
     times: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
 }
 

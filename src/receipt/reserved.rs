@@ -1,8 +1,9 @@
 //! Files with disk space that is reserved before their content exists. So a full disk is noticed before a script
 //! runs, and not afterwards.
 //!
-//! A file gets its final name when its content is complete. Before, it is a draft. A draft is removed when its owner
-//! drops it. If the owner was killed, a later process removes the draft. This module never decides about the content.
+//! A file gets its final name when its content is complete. Until then, it is a draft. A draft is removed when its
+//! owner drops it. If the owner was killed, a later process removes the draft. This module never decides about the
+//! content.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -27,7 +28,7 @@ pub(super) struct ReservedFile {
 }
 
 impl ReservedFile {
-    /// Creates a draft of this many bytes in `folder`. Creates the folder if it does not exist. Blocks on the disk.
+    /// Creates a draft of `bytes` bytes in `folder`. Creates the folder if it does not exist. Blocks on the disk.
     ///
     /// Reserves the space by writing zeros, because not every file system can allocate space in another way.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {

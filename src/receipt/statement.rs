@@ -157,7 +157,7 @@ impl Default for Server {
 pub(crate) struct Decision {
     /// The status of the decision: `ALLOW_VERIFIED`, `BLOCKED` or `BLOCKED_ADMIN_POLICY`.
     pub(crate) status: String,
-    /// The id of the decision. For a run of tests, the run id.
+    /// The id of the decision. For a call of `run_pytest`, this is the run id.
     pub(crate) id: String,
     /// The code of the reason, if the call was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,7 +168,8 @@ pub(crate) struct Decision {
     /// The SHA-256 of the rules of the safety analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rules_sha256: Option<String>,
-    /// The SHA-256 of the policy file. Only for a governed tool.
+    /// The SHA-256 of the policy file. `None` for a script, and for a call of `run_pytest` that was refused before its
+    /// run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy_sha256: Option<String>,
 }

@@ -362,7 +362,7 @@ impl Receipts {
         holds(folder) && !holds(&folder.join(environments::FOLDER))
     }
 
-    /// Fails if tests that can read these folders could read the signing key.
+    /// Fails if one of the folders in `readable` contains the signing key. Tests can read these folders.
     pub(crate) fn require_out_of<'p>(
         &self,
         readable: impl IntoIterator<Item = &'p PathBuf>,

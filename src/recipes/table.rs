@@ -249,15 +249,15 @@ pub(crate) const RECIPES: &[Recipe] = &[
     },
 ];
 
-/// The note of recipes with formulas that `SymPy` computes: the meaning of the formulas.
+/// The note of recipes that compute formulas with `SymPy`. It explains the notation of the formulas.
 const FUNCTIONS: &str =
     "Variables are complex numbers, `log` is the natural logarithm, and angles are in radians.";
 
-/// The note of recipes that use Z3: the form of statements that these recipes can parse.
+/// The note of recipes that use Z3. It describes the statements that these recipes can parse.
 const FORMULAS: &str = "Statements consist of names, numbers, `+ - * / % **`, comparisons, `not`, `and`, `or`, \
                         `implies`, `iff` and parentheses. If a statement is written in another way, rewrite it in \
                         this form first.";
 
-/// The note of recipes with a guard that searches for known problems only: the limitation of such a guard.
+/// The note of recipes with a guard that only searches for known problems. It explains this limitation.
 const BLOCKLIST: &str =
     "The guard compares with a list of known problems. If it finds none, others may still exist.";

@@ -90,7 +90,7 @@ fn is_identifier(text: &str) -> bool {
         && text.chars().all(|c| c == '_' || c.is_alphanumeric())
 }
 
-/// The packages that the server installs for scripts that list them in their header.
+/// The packages that the server installs for a script if the header of the script lists them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Installs {
     Nothing,

@@ -59,7 +59,7 @@ pub(crate) struct Scripts {
     receipts: Option<Arc<Receipts>>,
     /// A cache for the description of the interpreter and its packages. Verdicts contain this description.
     environment: Arc<EnvironmentCache>,
-    /// Whether verified scripts are run again with other numbers, to find checks that prove nothing.
+    /// Whether verified scripts are run again with other numbers or operators, to find checks that prove nothing.
     vacuity: bool,
     /// The results of earlier runs, if the admin wants to reuse them.
     once: Option<Once>,

@@ -3,8 +3,8 @@
 //!
 //! Each environment contains the packages of one list. The environment is made before the script waits for its turn.
 //! Other scripts with the same list use the same environment, even after a restart of the server. Packages are
-//! installed from wheels, as in `qwed-mcp env create`, so that none of their code runs outside of the sandbox. Scripts
-//! without such a header never use these environments.
+//! installed from wheels, as in `qwed-mcp env create`, so that no code of a package runs outside of the sandbox.
+//! Scripts without a list of packages never use these environments.
 //!
 //! Environments are made one after another, on a separate thread, because reading, compiling and removing packages
 //! blocks. An environment is not begun if no call waits for it any more.
@@ -301,8 +301,8 @@ impl ScriptPackages {
     }
 }
 
-/// If too many environments are complete, drops the executor of the unused environment that was needed longest ago. The
-/// environment can be removed only when no executor uses it.
+/// If too many environments are complete, drops the executor of an unused environment: the environment that no script
+/// has needed for the longest time. An environment can be removed only when no executor uses it.
 fn forget_oldest(environments: &mut BTreeMap<Vec<String>, Made>) {
     let complete = environments.iter().filter_map(|(key, made)| {
         let own = made.result.get()?.as_ref().ok()?;
@@ -358,7 +358,8 @@ impl Work {
         };
         loop {
             if let Some(found) = environments.matching(&order.lock_sha256(), &order.with(), &base) {
-                // Until the new executor marks the environment as in use, `found` does so.
+                // Until the new executor marks the environment as in use, `found` keeps the environment marked as in
+                // use.
                 return self.own(found.environment.python()).await.map(|(own, _)| own);
             }
             match self.make(&environments, &order).await {

@@ -339,8 +339,8 @@ impl Scripts {
         Circumstances::new(surroundings, looked_up.await.ok().flatten())
     }
 
-    /// Records the engines of a run in the session. Looks up the versions of the engines at once, because the end of
-    /// the session may leave no time for the lookup.
+    /// Records the engines of a run in the session, for the bill of materials. Looks up the versions of the engines at
+    /// once, because the end of the session may leave no time for the lookup.
     fn account(&self, script: &AuthorizedScript, executor: &Arc<dyn Executor>) {
         let Some(session) = &self.session else { return };
         let engines =

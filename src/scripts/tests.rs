@@ -108,8 +108,8 @@ fn finished() -> Outcome {
 }
 
 /// Runs these scripts concurrently, and returns for each run whether it was starved: whether other runs may have caused
-/// its timeout. `waits` and `computes` reach their timeout after the other scripts have ended. `pipes` takes too many
-/// pipes. `both` takes too many pipes and reaches its timeout.
+/// its timeout. The scripts `waits` and `computes` reach their timeout after the other scripts have ended. The script
+/// `pipes` takes too many pipes. The script `both` takes too many pipes and also reaches its timeout.
 async fn starved(sources: &[&str]) -> Vec<bool> {
     let executor = FakeExecutor::new(|script, _, _| {
         Box::pin(async move {

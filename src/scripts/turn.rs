@@ -1,5 +1,5 @@
-//! Waits for the turn of a run, which is the right to start the run. A call that receives the result of an earlier run
-//! needs no turn. This module never runs a script.
+//! Waits for the turn of a run. A turn is the right to start a run now. A call that receives the result of an earlier
+//! run needs no turn. This module never runs a script.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Runs variants of a verified script, which contain other numbers. If every check also holds in the variants, no
-//! check tests the claim.
+//! Runs variants of a verified script. A variant is the script with other numbers or operators. If every check also
+//! holds in the variants, no check tests the claim.
 //!
 //! A variant is a part of the script's own run: it has the same turn, sandbox and limits, and its output is dropped.
 
@@ -38,7 +38,8 @@ pub(super) struct Judged<'r> {
 enum OfVariant {
     CheckFailed,
     AllHeld,
-    /// The script has no such variant, or the variant shows nothing about the checks.
+    /// The script has no variant with this change, the gateway refuses the variant, or the run of the variant shows
+    /// nothing about the checks.
     Nothing,
     /// The variant did not start, or did not end by itself. With more time, it might show something about the checks.
     DidNotEnd,
@@ -95,9 +96,9 @@ impl Scripts {
     }
 }
 
-/// Returns whether a check that held, and that can fail, is about all elements of a generated collection. Such a check
-/// can test its claim, although the check holds in all variants. Also returns `true` if the verdict omits checks,
-/// because one of them may be such a check.
+/// Returns whether the script has a check that held, that can fail, and that examines all elements of a generated
+/// collection. Such a check can test its claim, although the check holds in all variants. Also returns `true` if the
+/// verdict omits checks, because one of them may be such a check.
 fn has_general_check(names: &ScriptNames, verdict: &Verdict) -> bool {
     let pairs = names.checks.iter().zip(&verdict.checks);
     let mut held = pairs.filter(|(_, report)| report.state == CheckState::Held);

@@ -48,7 +48,7 @@ pub(crate) struct Server {
     chars_max: CharsMax,
     /// The tools for scripts, in the form that clients receive.
     pub(super) tools: [rmcp::model::Tool; 2],
-    /// The limits of scripts, as the texts for models state them.
+    /// The limits of scripts that the texts for models contain.
     pub(super) told_limits: ToldLimits,
     /// `true` after a reply has explained why scripts run at a lower sandbox tier than possible. Later replies omit
     /// the explanation.

@@ -1,6 +1,6 @@
 //! The HTML page that hosts show next to a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
 //!
-//! The page is one file without dependencies. It shows the texts in the data as plain text, never as HTML. It never
+//! The page is one file without dependencies. It shows all texts about a call as plain text, never as HTML. It never
 //! uses the network and never calls a tool, because only the model may call tools.
 
 use rmcp::model::{

@@ -36,8 +36,8 @@ use super::tools::{governed_tools, instructions, permission_of};
 use super::traced;
 use super::{card, governed, identity, prompts, skills, tasks};
 
-/// The time for which a client may cache lists, the page and the discovery result. They only change when the program or
-/// its settings change.
+/// The time for which a client may cache lists, resources and the discovery result, in milliseconds. They change only
+/// when the program or its settings change.
 const LISTS_TTL_MS: u64 = 3_600_000;
 
 /// The `_meta` key in which a client may name its model, for the bill of materials and receipts.
@@ -426,8 +426,8 @@ fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
     }
 }
 
-/// Returns the key of a request, which also identifies its job. Over HTTP, every client counts its requests from 1, so
-/// the key includes the connection.
+/// Returns the key of a request. The key also identifies the job that the request has placed. Over HTTP, every client
+/// counts its requests from 1, so the key includes the connection.
 pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> RequestKey {
     let id = match id {
         RequestId::Number(number) => number.to_string(),

@@ -28,7 +28,7 @@ use crate::verification::{Subject, verdict_without_run};
 use super::shortened::CharsMax;
 use super::tasks;
 
-/// The `_meta` key of the decision. Every result has it.
+/// The `_meta` key of the decision. Every result has this key.
 pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
 /// The `_meta` key of the metrics of a run.
 pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
@@ -69,7 +69,7 @@ const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
-/// The limits that the texts about a run depend on.
+/// The limits that are necessary to write the texts about a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextLimits {
     pub(super) timeout: Duration,
@@ -498,7 +498,7 @@ fn not_run(reason: &str) -> String {
     format!("Execution error: {reason}.")
 }
 
-/// Returns the error text of a job for which the replica that ran the job was lost. The script may have run.
+/// Returns the error text of a job. `worker` is the replica that ran the job and was lost. The script may have run.
 fn lost(worker: &str) -> String {
     format!("the worker {worker} was lost; the script may have run in part")
 }

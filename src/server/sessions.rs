@@ -31,7 +31,7 @@ pub(super) struct Sessions {
     by_id: Arc<Mutex<HashMap<SessionId, Session>>>,
 }
 
-/// The id of a session, which cannot be guessed.
+/// The id of a session. An id cannot be guessed.
 pub(super) type SessionId = Arc<str>;
 
 #[derive(Debug)]
@@ -170,8 +170,8 @@ impl Drop for SessionCall {
     }
 }
 
-/// Returns the data of a client that is stored in a session: the name and version of the client, both shortened, and
-/// the agreed protocol version.
+/// Returns the data about a client that a session stores: the shortened name and version of the client, and the agreed
+/// protocol version.
 fn shortened(client: &ClientConfig, version: ProtocolVersion) -> ClientConfig {
     let short = |text: &str| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
     let Implementation { name, version: of_client, .. } = &client.client_info;

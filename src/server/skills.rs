@@ -73,7 +73,7 @@ mod tests {
                 "{line}"
             );
         }
-        // agentskills.io has this limit.
+        // The format of agentskills.io limits a description to 1024 characters.
         assert!(skill.frontmatter.description.len() <= 1024);
     }
 

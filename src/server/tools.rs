@@ -13,7 +13,7 @@ use crate::ledger::Permission;
 
 use super::{card, identity};
 
-/// The rules for scripts. The instructions and the description of the tool contain them.
+/// The rules for scripts. The server's instructions and the description of `execute_python_code` contain these rules.
 const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
                      qwed_finance, qwed_tax, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
                      compile, __import__, importlib, files (open, pathlib, os), subprocess, \
@@ -26,14 +26,14 @@ const PURPOSE: &str = "Check a claim by writing a Python script that proves or r
                        execute_python_code. Print what you find and assert what must hold: exit code 0 \
                        means that nothing failed. Scripts may import ";
 
-/// The last part of the instructions, if the server has governed tools.
+/// The last part of the server's instructions for models, if the server has governed tools.
 const WITH_TESTS: &str = "run_pytest runs the project's tests; get_evidence, list_artifacts and \
                           get_artifact_content read past runs.";
 
 /// The sentence about pictures in results, if the server returns them.
 const PICTURES: &str = " matplotlib's plt.show() and savefig(\"plot.png\") return pictures.";
 
-/// The limits of scripts, as the texts for models state them.
+/// The limits of scripts that the texts for models contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToldLimits {
     background_seconds: u64,
@@ -45,7 +45,8 @@ impl ToldLimits {
     pub(super) fn of(settings: &Settings) -> Self {
         let is_bounded = settings.sandbox != SandboxMode::Off;
         Self {
-            // The texts give at least one second, because no useful script can be written for a shorter limit.
+            // The texts for models state a limit of at least one second, because no useful script can be written for a
+            // shorter limit.
             background_seconds: settings.background_timeout.as_secs().max(1),
             memory_mb: is_bounded.then_some(settings.memory_mb),
         }
@@ -76,8 +77,8 @@ pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
     )
 }
 
-/// Returns the description of `execute_python_code`, which has less than 900 characters. It repeats the rules for
-/// scripts, because many frameworks do not show the instructions to the model.
+/// Returns the description of `execute_python_code`. The description has less than 900 characters. It repeats the rules
+/// for scripts, because many frameworks do not show the instructions to the model.
 fn execution_description(settings: &Settings) -> String {
     let pictures = if settings.pictures { PICTURES } else { "" };
     format!(

@@ -142,7 +142,7 @@ pub(crate) struct Terms {
     pub(crate) connection: Connection,
     /// The caller's credentials, from the headers of the request.
     pub(crate) presented: Presented,
-    /// The slots and bytes of the limits that the exchange uses until it ends.
+    /// The slots and bytes that count towards limits until the exchange ends.
     pub(crate) held: Vec<Held>,
     /// Cancelled when the client cancels the request.
     pub(crate) cancel: CancellationToken,

@@ -28,8 +28,8 @@ const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const CALL_VALUES_MAX: usize = 10_000;
 /// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
-/// The start of the range in which a double can represent several integers (RFC 8259, 6). An id like `2.0` is parsed as
-/// a double, and is refused if its absolute value is in this range.
+/// From this number on, one double can stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a
+/// double. The id is refused if its absolute value is at least this number.
 const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods that this server has, in at least one era. A request with another method is answered with "method not
@@ -185,8 +185,8 @@ fn request_id(raw: &RawValue) -> Option<RequestId> {
     }
 }
 
-/// Converts a number like `2.0` to an integer. `None` if the number is not an integer, or is in the range in which a
-/// double can represent several integers.
+/// Converts a number like `2.0` to an integer. `None` if the number is not an integer, or is so large that the double
+/// can stand for several integers.
 fn exact_integer(number: f64) -> Option<i64> {
     if number.fract() != 0.0 || number.abs() >= INTEGER_EXACT_END {
         return None;
@@ -324,7 +324,8 @@ fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, Stri
 }
 
 /// Returns whether valid JSON has more than `values_max` values in objects and arrays. Counts commas and opening
-/// brackets outside of strings. The count is limited, because a value takes up to a hundred times its text in memory.
+/// brackets outside of strings. The count is limited, because a value takes up to a hundred times the
+/// memory of its text.
 fn has_more_values_than(json: &str, values_max: usize) -> bool {
     if json.len() <= values_max {
         return false;

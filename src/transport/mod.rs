@@ -59,8 +59,8 @@ pub(crate) struct StdioTransport<R, W> {
     /// `true` after an `initialize` has arrived. A request without an earlier `initialize` must have the version and
     /// the capabilities in its `_meta`.
     is_initialized: bool,
-    /// The request `initialize` holds the permit until its reply is sent. Meanwhile the transport reads no further
-    /// line.
+    /// A semaphore with one permit. The request `initialize` holds the permit until its reply is sent. Meanwhile the
+    /// transport reads no further line.
     initializing: Arc<Semaphore>,
     input_ended: CancellationToken,
     abandoned: CancellationToken,

@@ -304,8 +304,8 @@ impl Differences {
     }
 
     /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures for the run.
-    /// `observed` contains the observations of a deterministic run, which confirm the measures. `streams` contains the
-    /// outputs.
+    /// `observed` contains the observations of a deterministic run, which show whether the replacement of the clocks
+    /// worked. `streams` contains the outputs.
     pub(crate) fn of_run<'a>(
         &self,
         determinism: Option<Determinism>,

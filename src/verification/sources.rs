@@ -3,7 +3,7 @@
 use super::differences::Pinned;
 use crate::executor::Determinism;
 
-/// Functions that return different values in each run. Names in a list are separated by spaces.
+/// Functions that return different values in each run. Names in a string are separated by spaces.
 struct Source {
     /// The qualified names of the functions. A name that ends with a dot stands for all members of a module.
     calls: &'static str,

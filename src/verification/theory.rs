@@ -93,8 +93,8 @@ fn version<'a>(packages: &'a [Package], distribution: &str) -> Option<&'a str> {
     packages.iter().find(|package| is_it(&package.name)).map(|package| &*package.version)
 }
 
-/// Returns the first three numbers of a version. Z3's own version omits the fourth number of the distribution's
-/// version.
+/// Returns the first three numbers of a version. The version of Z3's distribution has four numbers, but Z3 itself
+/// reports only three.
 fn three_parts(version: &str) -> &str {
     let end = version.match_indices('.').nth(2).map_or(version.len(), |(end, _)| end);
     version.get(..end).unwrap_or(version)

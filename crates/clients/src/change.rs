@@ -36,7 +36,8 @@ pub enum Action<'a> {
     Remove,
 }
 
-/// The reason why a change failed. The file is unchanged, unless `claude` made the change.
+/// The reason why a change failed. The file is unchanged, but if `claude` was run to make the change, `claude` may have
+/// changed the file.
 #[derive(Debug, Error)]
 pub enum ChangeError {
     #[error("it has no file for a project")]
@@ -107,7 +108,8 @@ pub struct Change {
     pub file: PathBuf,
     /// The difference between the old and the new content. Empty if nothing changes.
     pub diff: String,
-    /// Whether the new entry opens the admin gate. For a removal, whether the removed entry opened it.
+    /// Whether the new entry opens the admin gate, which lets scripts run. For a removal, whether the removed entry
+    /// opened the admin gate.
     pub allows_code: bool,
     /// The names of further entries of this server in the file.
     pub others: Vec<String>,
@@ -141,7 +143,7 @@ pub struct EntryState {
     pub name: String,
     /// Whether the entry starts the server in a way that only 0.2.x versions used.
     pub is_of_older_version: bool,
-    /// Whether the entry opens the admin gate.
+    /// Whether the entry opens the admin gate, which lets scripts run.
     pub allows_code: bool,
 }
 
@@ -356,7 +358,7 @@ fn difference(format: Format, original: &Original, new: &[u8], shown: &[String])
     unified(&name, format, before.as_deref(), &String::from_utf8_lossy(new), shown)
 }
 
-/// Returns whether an entry, in the shape of any client, opens the admin gate.
+/// Returns whether an entry sets [`ALLOW_CODE`] to `true`. Supports the shape of the entry in each client's file.
 fn allows_code(members: &Value) -> bool {
     let is_true = |value: &str| value.eq_ignore_ascii_case("true");
     let in_environment = ["env", "environment", "envs"].iter().any(|name| {

@@ -12,7 +12,7 @@ use super::client::{Client, Shape};
 use super::edit::{Edit, Member};
 use super::program::Launch;
 
-/// The environment variable that opens the admin gate.
+/// The environment variable that opens the admin gate. If its value is `true`, scripts may run.
 pub const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
 /// The environment variable that names the interpreter for scripts.
 pub const PYTHON: &str = "QWED_MCP_PYTHON";

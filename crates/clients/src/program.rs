@@ -52,11 +52,12 @@ enum Instead {
     /// The next version will have a different path, so the entry starts a symlink on `PATH` that leads to the newest
     /// version.
     Link,
-    /// The path is in the folder of a Cargo build. The user built the program, so a note is enough.
+    /// The path is in the folder of a Cargo build. The entry still starts the program at this path. A note is enough,
+    /// because a user that built the program knows the folder.
     Note,
 }
 
-/// A kind of path that does not stay valid. `fits` recognises the path.
+/// A kind of path that does not stay valid. `fits` returns whether a path is of this kind.
 struct Passing {
     fits: fn(&Path, &Places) -> bool,
     why: &'static str,

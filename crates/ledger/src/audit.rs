@@ -112,7 +112,7 @@ impl ArgumentsHash {
     }
 }
 
-/// The value of the column `outcome`, which is one word. Other modules that append rows define further outcomes.
+/// The value of the column `outcome`: one word. Other crates define further outcomes with [`AuditOutcome::of`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditOutcome(&'static str);
 
@@ -134,7 +134,7 @@ impl AuditOutcome {
     /// The files of a run were removed.
     pub const REMOVED: Self = Self("REMOVED");
 
-    /// Creates an outcome. The audit log contains `word`.
+    /// Creates an outcome that the audit log records as `word`.
     pub const fn of(word: &'static str) -> Self {
         Self(word)
     }
@@ -151,8 +151,8 @@ pub struct AuditEntry {
     /// The id of the call. All entries about one call have the same id.
     pub run_id: Uuid,
     pub event: AuditEvent,
-    /// The authenticated user of a call. In an entry about a token, the user of that token. `None` if the caller was
-    /// not authenticated.
+    /// The authenticated user of the call. `None` if the caller was not authenticated. An entry about a token contains
+    /// the user of the token instead.
     pub user: Option<UserName>,
     pub tool: String,
     pub arguments_hash: Option<ArgumentsHash>,

@@ -22,8 +22,8 @@
     clippy::missing_errors_doc,
     reason = "an internal crate, whose error types state what can fail"
 )]
-// Without the feature `postgres`, some code is unused. The stubs in `postgres_absent.rs` have the signatures of the
-// real functions.
+// Without the feature `postgres`, some code is unused, and the stubs in `postgres_absent.rs` replace functions of
+// `postgres`. The stubs have the same signatures, but do not need all arguments or `async`.
 #![cfg_attr(
     not(feature = "postgres"),
     allow(

@@ -4,14 +4,14 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// A database. Without the feature, no value of this type exists.
+/// A database. Without the feature `postgres`, no value of this type exists.
 #[derive(Clone)]
 pub enum Database {}
 
-/// The address of a database. Without the feature, no value of this type exists.
+/// The address of a database. Without the feature `postgres`, no value of this type exists.
 pub enum DatabaseUrl {}
 
-/// A right of the database role that no server needs.
+/// An excessive right of a server's database role. Without the feature `postgres`, no value of this type exists.
 #[derive(Debug, Clone, Copy, Error)]
 pub enum Excess {}
 

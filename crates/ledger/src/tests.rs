@@ -753,8 +753,8 @@ fn tampering_with_new_hashes_is_found_where_it_ends() {
         }
         rows[index].hash = rows[index].content_hash();
         write(&rows[index]);
-        // The first row that is not intact is the row after the rewritten row. If the last row was rewritten, this row
-        // differs from the head of the log.
+        // The row after the rewritten row is the first row that is not intact. If the rewritten row is the last row, it
+        // is itself not intact, because it differs from the head of the log.
         let seq = i64::try_from(index).unwrap() + if expected == Flaw::Inserted { 2 } else { 1 };
         assert_eq!(broken(), Some(BrokenRow { seq, flaw: expected }));
     }

@@ -94,8 +94,8 @@ fn is_kind(byte: u8, kind: u8) -> bool {
 pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };
-    // The number of levels that are reserved for tokens that the lexer adds: at the end of the last line, and at the
-    // end of unclosed constructs.
+    // The lexer adds tokens at the end of the last line, and at the end of unclosed constructs. This number of levels
+    // is reserved for these tokens.
     let added = 4;
     let find_lambda = |from: usize| {
         // If the source has no `lambda`, `contains` returns in a fraction of the time that `find` takes.
@@ -159,8 +159,8 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
 }
 
 /// Returns the index after the string literal with its first quote at `start`, and an upper bound of the nesting inside
-/// of the literal. Returns `None` if only the lexer can decide, for example because an expression in an interpolated
-/// string contains a brace, or a string with brackets.
+/// of the literal. Returns `None` if only the lexer can decide, for example if an expression in an interpolated string
+/// contains a brace.
 fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usize, usize)> {
     let rest = bytes.get(start..)?;
     let is_long = matches!(rest, [a, b, c, ..] if a == b && b == c);
@@ -339,7 +339,7 @@ impl Depth {
     }
 
     /// Consumes the bytes before the next byte of kind `OTHER`, and returns the number of these bytes. For speed, the
-    /// loop contains no other branch that depends on a byte.
+    /// test for `OTHER` is the only branch in the loop.
     #[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
     fn after_links(&mut self, bytes: &[u8]) -> usize {
         let (mut last, mut links, mut count) = (0, 0, 0);

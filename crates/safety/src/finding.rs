@@ -125,7 +125,7 @@ impl Finding {
         self.rule.map(|rule| rule.id)
     }
 
-    /// Returns the statement of the finding, without its lines and without the suggested alternative.
+    /// Returns a sentence that describes the finding, without the line numbers and without the suggested alternative.
     pub fn statement(&self) -> String {
         self.kind.statement()
     }

@@ -325,8 +325,8 @@ fn false_alarms_that_were_found_are_gone() {
     }
 }
 
-/// The analysis follows an instance wherever the script stores it. Each source calls `open("w")` on an instance of
-/// `pathlib.Path`, which it imports as `P`.
+/// The analysis follows an instance wherever the script stores it. In each source, `P` is `pathlib.Path`, and the
+/// script calls `open("w")` on an instance of `P`.
 #[test]
 fn instances_are_followed_through_the_scripts_own_code() {
     for source in [
@@ -1132,7 +1132,7 @@ fn what_only_looks_dangerous_passes_and_its_siblings_do_not() {
     }
 }
 
-/// Asserts that each attack is found, and that the similar honest script is not.
+/// Asserts that the analysis finds each attack, and finds nothing in the similar honest script.
 fn assert_told_apart(pairs: &[(&str, &str)]) {
     for (attack, honest) in pairs {
         assert_ne!(texts(attack), [""; 0], "{attack:?}");

@@ -35,7 +35,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the factors by which floats change.
+    /// Returns three factors. Each float is multiplied by one of these factors.
     fn factors(self) -> [f64; 3] {
         match self {
             Self::Larger => [1.37, 1.21, 1.55],
@@ -84,7 +84,7 @@ impl Change {
     }
 }
 
-/// Returns one of the choices. The same number always gets the same choice.
+/// Returns one of the choices. The choice depends only on `number`.
 fn pick<T: Copy>(number: u64, choices: &[T; 3]) -> T {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
     match mixed % 3 {
@@ -117,7 +117,8 @@ pub fn variant(source: &str, change: Change) -> Option<String> {
     let (mut text, mut at) = (String::with_capacity(source.len() + 64), 0);
     for (range, new) in edits {
         text.push_str(source.get(at..range.start().to_usize())?);
-        // `return.5` has no space before the number.
+        // The old number may follow a word without a space, as in `return.5`. A new number that starts with a digit
+        // needs a space.
         if text.ends_with(char::is_alphanumeric) && new.starts_with(|c: char| c.is_ascii_digit()) {
             text.push(' ');
         }
@@ -160,7 +161,7 @@ impl Writer<'_> {
     /// Changes the numbers in a string literal.
     fn string(&mut self, range: TextRange) {
         let text = self.text(range);
-        // Numbers in a regular expression are not data.
+        // A string with a backslash or `0-9` is probably a regular expression. The numbers in it are not data.
         if text.contains('\\') || text.contains("0-9") {
             return;
         }
@@ -293,7 +294,7 @@ impl<'a> Visitor<'a> for Writer<'_> {
                     self.string(part.range);
                 }
             }
-            // A literal in an f-string can be a part of a format specification.
+            // A literal in an f-string can be a part of a format specification, so f-strings stay the same.
             Expr::FString(_) => return,
             Expr::BinOp(it) => {
                 if let Some(new) = other_operator(it.op) {

@@ -53,7 +53,7 @@ impl OsError {
     }
 }
 
-/// A layer of the sandbox, as messages name it.
+/// A layer of the sandbox. The error message of a failed launch contains the name of the layer that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {

@@ -71,7 +71,8 @@ pub struct Order {
 pub struct Fixed {
     /// True if memory addresses are the same, without address space randomization.
     pub addresses: bool,
-    /// The start of the clocks, and the seed of random bits. `None` if both come from the machine.
+    /// The time at which the clocks start, and the seed of the random bits. `None` if the run uses the machine's clocks
+    /// and random bits.
     pub clock: Option<FixedClock>,
 }
 

@@ -279,9 +279,9 @@ fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> 
     files.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// Fails if scripts could read the files of the batch, unless the command line permits this. The input file contains
-/// the expected outputs, and the output file contains the outputs of other scripts. Otherwise returns the conditions
-/// that decide whether a script may pass.
+/// Returns the conditions that decide whether a script may pass. Fails if scripts could read the files of the batch,
+/// unless the command line allows this. These files are secret, because the input file contains the expected outputs,
+/// and the output file contains the outputs of other scripts.
 async fn require_hidden_answers(
     executor: &dyn Executor,
     files: &[PathBuf],

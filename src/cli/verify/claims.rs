@@ -307,8 +307,8 @@ fn of_notebook(text: &str) -> Result<Vec<Claim>, NotADocument> {
         }
         let source = cell.source.unwrap_or(raw);
         let mut claim = Claim::new(line_of(source));
-        // The source is a string, or a list with a string for each line. In most notebooks, each string of the list
-        // is on a separate line.
+        // The source is a string, or a list with a string for each line. Map each line of the script to the line of the
+        // document at which its string begins.
         let parts: Vec<&RawValue> =
             serde_json::from_str(source.get()).unwrap_or_else(|_| vec![source]);
         for part in parts {
@@ -394,7 +394,7 @@ mod tests {
         let none: &[(usize, &str)] = &[];
         let claim: &[(usize, &str)] = &[(1, "x\n")];
         for (text, expected) in [
-            // Tabs, list items, options on several lines, upper case, containers.
+            // Directives may have tabs, upper case or options on several lines. They may be in list items or notes.
             ("  .. code-block:: python\n\t:class: verify\n\n\tx\n\t\ty\n".to_owned(), &[(1, "x\n        y\n")][..]),
             ("- a\n\n- .. code:: python\n     :class: verify\n\n     x\n".to_owned(), &[(3, "x\n")]),
             ("1. * .. code:: python\n        :class: verify\n\n        - x\n".to_owned(), &[(1, "- x\n")]),

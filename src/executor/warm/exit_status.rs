@@ -40,8 +40,8 @@ struct Stat {
 }
 
 impl ExitStatus {
-    /// Opens the file of a process. Returns `None` if the kernel hides the exit code from this process. The kernel
-    /// then shows 1 as the address of the code, and 0 as the exit code.
+    /// Opens `/proc/PID/stat` of a process. Returns `None` if the kernel hides the exit code from this process. The
+    /// kernel then shows 1 as the address of the code, and 0 as the exit code.
     pub(super) fn of(process: Pid) -> Option<Self> {
         let status = Self(File::open(format!("/proc/{process}/stat")).ok()?);
         (status.read()?.code_address > 1).then_some(status)

@@ -95,13 +95,13 @@ pub(super) enum ForkServerError {
 pub(super) struct ForkServer {
     requests: Arc<UnixStream>,
     running: Running,
-    /// The PID of the supervisor.
+    /// The PID of the fork server's supervisor.
     pub(super) supervisor: Option<u32>,
     /// The plan of the sandbox of each run, with the readable paths and the limits.
     pub(super) plan: Plan,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them.
     pub(super) determinism: Option<Determinism>,
-    /// The watch of all warm runs, which all fork servers share.
+    /// The watch that checks the limits of all warm runs. All fork servers share this watch.
     pub(super) watch: Arc<RunsWatch>,
     /// The control groups of the server's runs. Each child enters one of them.
     pub(super) groups: Arc<RunGroups>,

@@ -52,7 +52,7 @@ const WARMED_UP_MAX: usize = 2;
 #[derive(Debug)]
 pub(crate) struct WarmExecutor {
     alone: Arc<OneShotExecutor>,
-    /// The keepers of one or more fork servers. Each fork server loads more modules than the previous one.
+    /// One keeper for each fork server. Each fork server loads more modules than the previous fork server.
     keepers: Vec<Arc<Keeper>>,
     is_deterministic: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) struct WarmExecutor {
 #[derive(Debug)]
 struct Keeper {
     alone: Arc<OneShotExecutor>,
-    /// The watch of all runs, shared by all fork servers.
+    /// The watch that checks the limits of all warm runs. All fork servers share this watch.
     watch: Arc<RunsWatch>,
     loading: Loading,
     /// The number of runs after which a fork server is replaced ([`Fitness::Worn`]).
@@ -138,10 +138,11 @@ impl WarmExecutor {
         }
     }
 
-    /// Returns the best ready fork server for a script. The best is the first fork server that has loaded all of the
-    /// script's imports. If the best fork server does not run, starts it for later scripts. For this script, returns
-    /// another ready fork server: one with more modules if possible, otherwise one with fewer modules. A deterministic
-    /// run waits for the best fork server instead, because addresses in children depend on the loaded modules.
+    /// Returns a ready fork server for a script: if possible, the best fork server for this script. The module `choice`
+    /// chooses the best fork server by the script's imports. If the best fork server does not run, starts it for later
+    /// scripts. For this script, returns another ready fork server: one with more modules if possible, otherwise one
+    /// with fewer modules. A deterministic run waits for the best fork server instead, because addresses in children
+    /// depend on the loaded modules.
     async fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();

@@ -48,7 +48,7 @@ const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 /// The maximum number of async tasks through which a result passes from the script to the client.
 const TASKS_OF_RESULT: usize = 8;
 
-/// The demand for spares.
+/// The numbers that show whether more spares are needed.
 #[derive(Debug, Default)]
 struct Demand {
     spares: AtomicUsize,
@@ -110,7 +110,8 @@ impl Demand {
                 }
                 changed.await;
             }
-            // The end of a script wakes this task before the tasks that write the script's result.
+            // The end of a script wakes this task before the tasks that write the script's result. So this task yields
+            // to them.
             for _ in 0..TASKS_OF_RESULT {
                 yield_now().await;
             }

@@ -1,9 +1,9 @@
 //! Watches all runs in warm interpreters, in one thread.
 //!
-//! A sample of a run takes longer if the run has more processes. With a thread for each run, many hostile runs would
-//! take the processors from the thread that serves clients. A single thread takes at most one processor, with any
-//! number of runs. It samples the runs in the order in which they are due. This module only detects that a run exceeds
-//! a limit. It never kills a run.
+//! Sampling a run takes longer if the run has more processes. With a thread for each run, many hostile runs would take
+//! the processors from the thread that serves clients. A single thread takes at most one processor, with any number of
+//! runs. It samples the runs in the order in which they are due. This module only detects that a run exceeds a limit.
+//! It never kills a run.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ pub(super) enum Exceeded {
     Pipes,
 }
 
-/// The watch of one run, which ends when this value is dropped.
+/// The watch of one run. The watch ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct WatchOfRun {
     exceeded: oneshot::Receiver<Exceeded>,
@@ -80,8 +80,9 @@ impl WatchOfRun {
 }
 
 impl RunsWatch {
-    /// Watches `python` and its descendants. If the parent of a descendant has ended, the descendant is a child of
-    /// `init`. Drops `unsettled` when the run has its CPU weight.
+    /// Watches the process `python` and its descendants. When the parent of a descendant ends, the descendant becomes a
+    /// child of `init`, which is process 1 of the run's PID namespace. Drops `unsettled` when the run has its CPU
+    /// weight.
     pub(super) fn start(
         &self,
         watch: MemoryWatch,

@@ -46,9 +46,9 @@ const END_BYTES_MAX: usize = 8;
 pub(super) enum NoOutcome {
     /// The run was lost with its fork server, so its ending is unknown.
     Lost,
-    /// The script was killed, but its process does not end. The receiver gets the exit code when the process ends. If
-    /// the fork server ends first, the receiver gets no exit code. Then the end of the supervisor with this PID shows
-    /// that the process is dead.
+    /// The script was killed, but its process does not end. The first field receives the exit code when the process
+    /// ends. The second field is the PID of the fork server's supervisor. If the fork server ends first, no exit code
+    /// arrives. Then the end of this supervisor shows that the process is dead.
     DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
@@ -82,7 +82,8 @@ impl Spare {
         let (stderr, stderr_end) = output()?;
         let (control, control_end) = pair()?;
         let (lifeline, lifeline_end) = pair()?;
-        // With this option, the kernel adds the writer's PID to each message, in the PID namespace of the server.
+        // With this option, the kernel adds the writer's PID to each message. The server receives the PID as it is in
+        // the server's own PID namespace.
         for socket in [&control, &lifeline] {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
@@ -115,9 +116,8 @@ impl Spare {
         matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Runs the script in `given` within `limits`, until the script ends. Returns as soon as the output is complete.
-    /// Before that, starts to kill all remaining processes of the run. Drops `unsettled` when the run has its CPU
-    /// weight.
+    /// Runs the script in `given` within `limits`, until the script ends. Then starts to kill all remaining processes
+    /// of the run. Returns as soon as the output is complete. Drops `unsettled` when the run has its CPU weight.
     ///
     /// The exit code comes from the kernel, through the fork server or `/proc`. The child also announces its exit code
     /// on its control socket. A script can forge the announcement, so the announcement never makes the result better.
@@ -318,7 +318,7 @@ async fn write_parts(
 /// The reason why the server stopped following a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// The process has ended, or is about to, with this exit code from the kernel.
+    /// The process has ended, or is about to end. The value is its exit code, as the kernel reports it.
     Ended(i32),
     /// The fork server has ended.
     Lost,

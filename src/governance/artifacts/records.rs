@@ -130,7 +130,7 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
 /// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, no longer has the length `bytes`, or is
 /// larger than `hash_bytes_remaining`.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
-    // Do not subtract the size of a file that is too large, because a smaller file may still fit.
+    // If the file is larger than the remaining bytes, return without a subtraction. A smaller file may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;
     let file = reading::open(run, path).ok()?;
     *hash_bytes_remaining = remaining;

@@ -33,9 +33,9 @@ const RUNS_MAX: usize = 100_000;
 const RUNS_AT_ONCE: usize = 64;
 /// The number of runs in one query of the audit log. It is limited because other readers of the log wait for the query.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
-/// The number of threads that remove runs. If other processes write, each step of a removal waits for the journal of
-/// the file system. One thread removes 60 runs a second. Four threads remove a thousand runs a second, because one
-/// commit of the journal serves all of them.
+/// The number of threads that remove runs. If other processes write to the same file system, each step of a removal
+/// waits for the journal of the file system. One thread removes 60 runs a second. Four threads remove a thousand runs a
+/// second, because one commit of the journal serves all of them.
 const REMOVERS: usize = 4;
 /// The name prefix of folders that are being removed. A folder with this prefix is not a run.
 const REMOVING: &str = ".removing-";

@@ -9,10 +9,10 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-/// The maximum number of files in the folder.
+/// The maximum number of files in a folder of tests.
 const FILES_MAX: usize = 20_000;
-/// The maximum total size of the files, in bytes. The size is limited because a run starts only after all files are
-/// hashed.
+/// The maximum total size of the files in a folder of tests, in bytes. The size is limited because a run starts only
+/// after all files are hashed.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The maximum nesting of folders.
 const DEPTH_MAX: usize = 64;

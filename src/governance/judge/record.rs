@@ -1,5 +1,5 @@
-//! Records the list of the tests that must pass, for `qwed-mcp judge record`. Runs the tests at the level that later
-//! runs will have.
+//! Records the list of the admin's tests with their expected outcomes, for `qwed-mcp judge record`. Runs the tests at
+//! the level that later runs will have.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! state.
 //!
 //! This file implements the interface for callers. `worker` claims and runs jobs: it commits a claim to disk before the
-//! script starts, renews its lease, and stores the results. `kept` converts the end of a job into columns and back.
-//! `statements` contains the SQL. A row in the database never permits a run. Before a run, the gateway of the worker's
-//! replica decides again whether the script is allowed.
+//! script starts, renews the leases of the claimed jobs, and stores the results. `kept` converts the end of a job into
+//! columns and back. `statements` contains the SQL. A row in the database never permits a run. Before a run, the
+//! gateway of the worker's replica decides again whether the script is allowed.
 //!
 //! A proxy that sends all requests of a user to one replica could not replace this module. Jobs would be lost with
 //! their replica, and other replicas could not return their results.
@@ -86,7 +86,7 @@ pub(crate) struct SharedLimits {
     pub(crate) disk_bytes_max: i64,
     /// The limits of one run.
     pub(crate) run: RunLimits,
-    /// The time for which a job is kept after its last change.
+    /// The time for which a job is kept after its last change of state.
     pub(crate) ttl: Duration,
     /// The part of `disk_bytes_max` that one user may take.
     pub(crate) share: Share,
@@ -244,8 +244,8 @@ impl SharedJobs {
         })
     }
 
-    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only this size. Withholds
-    /// the result of a script if it differs from the result in the audit log.
+    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only the size of
+    /// the output. Withholds the result of a script if it differs from the result in the audit log.
     async fn find(
         &self,
         id: JobId,

@@ -1,5 +1,5 @@
-//! The job worker: claims jobs, renews its lease, runs the jobs and stores their results. It never starts a script
-//! before it has received the reply to its claim.
+//! The job worker: claims jobs, renews the leases of the claimed jobs, runs the jobs and stores their results. It never
+//! starts a script before it has received the reply to its claim.
 //!
 //! One task (`work`) claims and renews, so claims and renewals never overlap. If the table assigns an unknown job to
 //! this worker, the reply to the claim was lost and the job never started.
@@ -99,7 +99,7 @@ impl Worker {
         worker
     }
 
-    /// Returns whether this worker can start one more job at once.
+    /// Returns whether this worker can start one more job immediately.
     pub(super) fn has_room(&self) -> bool {
         !self.draining.is_cancelled()
             && self.scripts.admin_gate() == AdminGate::Open
@@ -280,9 +280,9 @@ impl Worker {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
         };
-        // The wait for the turn is short, because the claim has reserved a turn. Wait with the token `never`, which is
-        // never cancelled. A job that is cancelled now must still call `run`, which writes the end of the job to the
-        // audit log, and `run` needs the turn.
+        // The wait for a turn (the right to start a run) is short, because the claim has reserved a turn. Wait with the
+        // token `never`, which is never cancelled, because even a job that is cancelled now needs the turn. The job
+        // must still call `run` with the turn, so that `run` writes the end of the job to the audit log.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
         let request = RunRequest::new(self.limits.run, cancel.clone());

@@ -13,7 +13,7 @@ use crate::executor::Outcome;
 
 use super::key::Key;
 
-/// The maximum size of all results together, in bytes.
+/// The maximum size of all stored results together, in bytes.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 const RESULTS_MAX: NonZeroUsize = NonZeroUsize::new(32 * 1024).expect("it is not zero");
@@ -79,7 +79,7 @@ pub(super) struct Leader {
 }
 
 impl Answers {
-    /// Returns the result with this key, or the run that is in progress.
+    /// Returns the stored result with this key, or the run in progress with this key.
     pub(super) fn find(&self, key: &Key) -> Found {
         let mut state = self.lock();
         if let Some(stored) = state.stored.get(key) {
@@ -143,7 +143,8 @@ impl State {
 
 /// Estimates the size of a result in memory, in bytes.
 fn size(outcome: &Outcome) -> usize {
-    // The JSON document in a verdict contains many short texts, and each text takes more memory than its characters.
+    // The JSON document in a verdict contains many short texts, and each text takes more memory than its characters. So
+    // the length of the JSON is multiplied by 3.
     let verdict = serde_json::to_vec(&outcome.verdict).map_or(0, |text| 3 * text.len());
     let value = outcome.end_report.value.as_ref().map_or(0, Vec::len);
     let advice = outcome.advice.as_ref().map_or(0, String::len);
@@ -170,13 +171,14 @@ impl Leader {
         self.running.has_ended.cancel();
     }
 
-    /// Ends the wait of the other calls without a result. Each of them must then run the script itself.
+    /// Ends the wait of the other calls, and gives them no result. Each of these calls must then run the script itself.
     pub(super) fn keep_apart(&self) {
         self.running.result.get_or_init(|| None);
         self.give_up();
     }
 
-    /// Ends the wait of the other calls without a result. One of them may then run the script for the others.
+    /// Ends the wait of the other calls, and gives them no result. One of these calls may then run the script for the
+    /// others.
     pub(super) fn give_up(&self) {
         self.end(None);
         self.running.has_ended.cancel();

@@ -50,7 +50,7 @@ pub(super) struct Once {
     keys: Keys,
 }
 
-/// A run for which an earlier result may exist.
+/// A run that a call requests. An earlier run may already have its result.
 #[derive(Debug)]
 pub(super) struct Lookup {
     key: Key,
@@ -102,7 +102,7 @@ pub(super) struct Later {
     lookup: Duration,
 }
 
-/// The result of the search for an earlier run, before a call waits for its turn.
+/// The result of the search for an earlier run. A call searches before it waits for its turn.
 pub(super) enum Before {
     /// A result exists.
     Later(Later),
@@ -138,8 +138,8 @@ impl Once {
         Self { files: Some(Arc::new(AnswerFiles::new(receipts))), ..self }
     }
 
-    /// Begins the lookup of a run's result. Returns `None` if the result cannot be reused, because the interpreter and
-    /// the sandbox of the run are unknown or may change.
+    /// Begins the lookup of a run's result. Returns `None` if no earlier result can be used. For example, the
+    /// interpreter is unknown, or two runs may have different clocks, addresses or files.
     pub(super) async fn lookup(
         &self,
         script: AuthorizedScript,
@@ -183,8 +183,8 @@ impl Once {
         }
     }
 
-    /// Reads the result from the files, and keeps it in memory. `None` if the result does not exist or cannot be
-    /// read.
+    /// Reads the result from the files next to the receipts, and keeps it in memory. `None` if the result does not
+    /// exist or cannot be read.
     async fn stored(&self, key: Key) -> Option<Arc<Outcome>> {
         let files = Arc::clone(self.files.as_ref()?);
         let outcome = spawn_blocking(move || {
@@ -196,8 +196,8 @@ impl Once {
         Some(outcome)
     }
 
-    /// Stores a result in the files, if the server writes receipts for scripts. If this fails, other processes cannot
-    /// reuse the result.
+    /// Stores a result in the files next to the receipts, if the server writes receipts for scripts. If this fails,
+    /// other processes cannot reuse the result.
     async fn store(&self, key: Key, outcome: Arc<Outcome>) {
         // Do not store pictures, because they are not serialized. Do not store advice about a missing module, because
         // it depends on the settings of this process.
@@ -207,7 +207,7 @@ impl Once {
         let write = move || writer.write(&key.0, &serde_json::to_vec(&outcome)?);
         let stored = spawn_blocking(write);
         match stored.await.map_err(io::Error::other).flatten() {
-            // Do not wait for the removal.
+            // Do not wait until the oldest results are removed.
             Ok(is_limit_near) if is_limit_near => {
                 drop(spawn_blocking(move || files.remove_oldest()));
             }

@@ -9,7 +9,8 @@ use thiserror::Error;
 use super::rows::AuditRow;
 use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
-/// The maximum length of a line, in bytes. A row has at most 16 KiB of details, but JSON may escape each byte.
+/// The maximum length of a line of an export, in bytes. A row has at most 16 KiB of details, but JSON may escape each
+/// byte of the details.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The result of verifying an export.

@@ -79,7 +79,7 @@ impl RecordedRun {
         self.user = Some(user);
         self.tool = Some(tool);
         self.elsewhere = elsewhere;
-        // Ignore later rows about an end. A run ends once, so only the first of these rows can be genuine.
+        // Use only the first row about the run's end. A run ends once, so later rows about its end cannot be genuine.
         if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
             self.outcome = Some(outcome);
             self.evidence = RecordedEvidence::of_end(&details);

@@ -19,7 +19,7 @@ pub(crate) const NO_RUN: Uuid = Uuid::nil();
 /// The data about a token in the audit log or in the table of tokens. The data does not contain the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedToken {
-    /// The number of the token, as a text. Rows about calls contain the same text.
+    /// The number of the token, as a text. A row about a call with this token contains the same text in its details.
     pub(crate) token: String,
     pub(crate) user: String,
     pub(crate) role: String,

@@ -24,8 +24,8 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last intact row. If replicas share the log, a hash over the heads of all chains. An admin can
-    /// store this head elsewhere, to detect a replaced log later.
+    /// The hash of the last intact row. If replicas share the log, this field contains a hash over the heads of all
+    /// chains instead. An admin can store the hash elsewhere, to detect a replaced log later.
     pub head: String,
     /// The first row that is not intact.
     pub broken: Option<BrokenRow>,
@@ -156,7 +156,7 @@ impl fmt::Display for BrokenRow {
     }
 }
 
-/// The position in the log of a head that an admin stored earlier.
+/// The result of searching the log for the heads that an admin stored earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KnownHead {
@@ -233,7 +233,7 @@ impl KnownHeads {
         }
     }
 
-    /// Adds the row numbers that were found in another chain.
+    /// Adds the row numbers of the known heads that were found in another chain.
     fn add(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;

@@ -34,8 +34,8 @@ struct Shared {
     notices: Option<mpsc::Receiver<Notice>>,
 }
 
-/// A right of the database role that no server needs. With such a right, the server could remove the triggers and
-/// grants that protect the data of other servers.
+/// An excessive right of a server's database role. No server needs this right. A server with this right could remove
+/// the triggers and grants that protect the data of other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Excess {
     #[error("it is a superuser of the database")]

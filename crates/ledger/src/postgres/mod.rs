@@ -1,7 +1,7 @@
 //! Connects to a PostgreSQL database that replicas share, and creates the tables in the database.
 //!
-//! `url` parses the setting, `tls` checks certificates as `sslmode` requires, `session` is one connection, `database`
-//! reconnects after a loss, and `migrations` updates the schema. Of these tables, this module queries only the table of
+//! `url` parses `QWED_MCP_STORE`, `tls` checks certificates as `sslmode` requires, `session` is one connection,
+//! `database` reconnects after a loss, and `migrations` updates the schema. This module queries only the table of
 //! migrations. `jobs` and other modules query the other tables.
 
 mod database;

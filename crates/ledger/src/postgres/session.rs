@@ -19,8 +19,8 @@ use super::url::{DatabaseUrl, Security, UrlError};
 
 /// The time after which the database aborts a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that a session waits for the database's reply to a statement. After this time the connection counts as
-/// lost.
+/// The time that a session waits for the database's reply to a statement. After this time, the session treats the
+/// connection as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// The maximum number of notices that wait for the listener. Further notices are dropped. This is safe, because a slow
 /// listener reads the tables again.

@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 /// The timeout of one attempt to connect, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The time after which a connection counts as lost, if the peer has not responded.
+/// The TCP timeout of a connection. If the database server does not respond within this time, the connection is lost.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The value of `sslrootcert` that selects the system's root certificates.
 const SYSTEM_ROOTS: &str = "system";

@@ -117,9 +117,9 @@ pub trait RunLog {
     /// can be removed.
     fn logged_runs(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Calls `each` with the id of every run of this replica that has evidence, oldest first. Skips runs that were
-    /// removed, and runs with a row about their end that is not after row `after`. If `each` returns `Break`, stops,
-    /// and returns the number of the row about the end of the current run. Otherwise returns `None`.
+    /// Calls `each` with the ids of this replica's runs that ended after row `after`, in the order in which they ended.
+    /// Skips runs without evidence, and runs that were removed. If `each` returns `Break`, stops, and returns the
+    /// number of the row about the end of the current run. Otherwise returns `None`.
     fn runs_with_evidence(
         &self,
         after: i64,
@@ -133,13 +133,13 @@ pub trait RunLog {
 /// The position of a reader in the log: for each chain, the number of the last row that was read.
 #[derive(Debug, Clone)]
 pub struct RowsAfter {
-    /// The position in a chain before the first row of this chain is read.
+    /// The position in a chain from which no row was read yet.
     start: i64,
     last: HashMap<Option<String>, i64>,
 }
 
 impl RowsAfter {
-    /// Starts after the row with this number, in each chain.
+    /// Creates the position after row `start` of each chain.
     pub fn new(start: i64) -> Self {
         Self { start, last: HashMap::new() }
     }

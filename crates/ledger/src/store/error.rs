@@ -15,8 +15,8 @@ pub(crate) const SCHEMA_VERSION: i32 = 1;
 /// The timeout for a lock that another process holds on the embedded store.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An error of the store. The texts contain paths, so only the log and the admin may receive them. If a transaction
-/// fails, all calls with rows in this transaction get a copy of the same error.
+/// An error of the store. The error messages contain paths, so only the log and the admin may receive them. If a
+/// transaction fails, all calls with rows in this transaction get a copy of the same error.
 #[derive(Debug, Clone, Error)]
 pub enum StoreError {
     #[error("failed to create the data folder {folder}")]

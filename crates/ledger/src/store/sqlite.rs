@@ -1,7 +1,7 @@
-//! The embedded store: a SQLite file, created, opened and shared between processes.
+//! The embedded store: a SQLite file that several processes can share.
 //!
-//! Only the file's owner can read the file. Creation is atomic. This module never changes a damaged file or the
-//! database of another application. It does not open such a file either, so no governed tool runs.
+//! Only the file's owner can read the file. The file is created atomically. This module never changes a damaged file or
+//! the database of another application. It does not open such a file either, so no governed tool runs.
 
 mod audit;
 mod chain;

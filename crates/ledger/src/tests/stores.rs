@@ -629,7 +629,7 @@ fn heads_move_with_rows_of_the_log_only() {
         CREATE TRIGGER rows BEFORE INSERT ON rows FOR EACH ROW EXECUTE FUNCTION qwed_mcp.audit_follows_its_head(); \
         INSERT INTO rows VALUES ('never-was', 1, repeat('e', 64), repeat('0', 64))";
     let heads = "SELECT count(*) FROM qwed_mcp.audit_heads";
-    // Three guards refuse the statement. Each step after the first removes one guard.
+    // Three guards refuse `move_head`. Each iteration after the first removes one guard.
     let (temporary, call) = (
         format!("GRANT TEMPORARY ON DATABASE {database} TO qwed_server"),
         "GRANT EXECUTE ON FUNCTION qwed_mcp.audit_follows_its_head() TO qwed_server",
@@ -644,7 +644,8 @@ fn heads_move_with_rows_of_the_log_only() {
         assert!(refused.contains(reason), "{refused}");
         assert_eq!(server.sql(&url, heads), "0");
     }
-    // The control: the first version of the function does not check the table, so the statement adds a head to the log.
+    // The control: the first version of the trigger function does not check to which table its trigger belongs. With
+    // this version, `move_head` adds a head to the log.
     let before = include_str!("../postgres/migrations/0002_governance.sql");
     let function = before.split("CREATE FUNCTION ").find(|it| it.contains("SECURITY DEFINER"));
     let function = function.unwrap().split_inclusive("$$;").next().unwrap();

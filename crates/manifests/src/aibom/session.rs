@@ -28,7 +28,7 @@ const NAME_CHARS_MAX: usize = 200;
 const CYCLONEDX_ENDING: &str = ".cdx.json";
 
 /// A record of the models, tools and engines that one session used. The bill is created from this record. All threads
-/// share it.
+/// share the record.
 #[derive(Debug, Default)]
 pub struct Session {
     /// The name of the model in the bill, if no caller names a model.
@@ -49,7 +49,7 @@ struct Used {
     /// The number of look-ups that [`Session::record_script`] requested and that have no result yet.
     unanswered: usize,
     python: Option<String>,
-    /// The packages that provide modules, with the modules as keys.
+    /// The installed packages that were looked up. Each key is the name of a module that the package contains.
     packages: BTreeMap<String, Package>,
 }
 
@@ -58,7 +58,7 @@ struct Used {
 pub struct InstalledPackages {
     /// The version of the interpreter.
     pub python: String,
-    /// The requested packages that are installed, with the modules as keys.
+    /// The requested packages that are installed. Each key is the name of a module that the package contains.
     pub packages: BTreeMap<String, Package>,
 }
 

@@ -107,8 +107,9 @@ impl SkillProvenanceGuard {
     ///
     /// # Errors
     ///
-    /// If an entry contains more than a host. If an entry is an internationalised host, because no manifest with such
-    /// a host passes. If an entry has no dot, such as `com`, because it would trust hosts of other parties.
+    /// If an entry contains more than a host, is an internationalised host, or has no dot. No manifest with an
+    /// internationalised host passes the checks. An entry without a dot, such as `com`, would trust hosts of other
+    /// parties.
     pub fn with_trusted_domains<S: AsRef<str>>(
         mut self,
         domains: impl IntoIterator<Item = S>,

@@ -270,7 +270,7 @@ fn a_blocked_registry_is_a_host_and_its_sub_domains() {
 
 #[test]
 fn a_registry_that_names_no_host_for_certain_is_untrusted() {
-    // The Python implementation accepts each of these names, unless it contains a blocked name.
+    // The Python implementation accepts these names, except for the names that contain a blocked registry.
     for (registry, shown) in [
         ("user@github.com", "user@github.com"),
         ("github.com\\x", "github.com\\x"),
@@ -697,7 +697,7 @@ fn patterns_are_matched_as_python_matches_them() {
 fn no_manifest_takes_long_or_makes_long_findings() {
     let guard = SkillProvenanceGuard::new();
     // This value is nested deeper than a parsed manifest can be. At this depth, a recursive scan would overflow the
-    // stack of a test, but dropping the value does not.
+    // stack of a test, but dropping the value does not overflow the stack.
     let mut nested = json!("eval(x)");
     for _ in 0..5_000 {
         nested = Value::Array(vec![nested]);

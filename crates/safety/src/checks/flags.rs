@@ -305,7 +305,7 @@ pub(super) struct Failures<'a> {
     /// Whether the function contains a `raise`, an `assert` or a division. A division such as `1 / (a == b)` can be a
     /// check.
     pub(super) raises: bool,
-    /// The called functions, as expressions.
+    /// The functions that this function calls, as expressions of the source.
     pub(super) called: Vec<&'a Expr>,
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Influence<'a> {
 }
 
 impl<'a> Influence<'a> {
-    /// Reads all statements. `conditions` contains the conditions of the checks, and `caught` the statements whose failures
-    /// do not end the script. Conditions in `caught` are ignored.
+    /// Reads all statements. `conditions` contains the conditions of the checks. `caught` contains the statements that
+    /// can fail without ending the script. Conditions in these statements are ignored.
     pub(super) fn of(
         body: &'a [Stmt],
         conditions: &[TextRange],
@@ -72,8 +72,8 @@ struct Reader<'a, 'w> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Records that the names in `target` depend on the names in `value`, and on the conditions of the `if` statements
-    /// around the current statement.
+    /// Records that the names in `target` depend on the names in `value`, and on the names that decide whether the
+    /// current statement is executed.
     fn flows(&mut self, target: &'a Expr, value: Option<&'a Expr>) {
         let mut sources: Vec<&'a str> = self.tests.iter().flatten().copied().collect();
         if let Some(value) = value {

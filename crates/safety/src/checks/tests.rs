@@ -350,7 +350,7 @@ fn a_failure_that_ends_the_script_later_is_not_swallowed() {
     ] {
         let source = format!("{caught}{end}\n");
         assert!(checks(&source).iter().all(|check| check.vacuous.is_none()), "{source}");
-        // Without the end, the failure is swallowed.
+        // If the statements at the end print instead of raising, the failure is swallowed.
         let source = source.replace("raise failures.pop()", "print(failures.pop())");
         let source =
             source.replace("raise SystemExit(1)", "print(1)").replace("raise f", "print(f)\n    #");

@@ -140,7 +140,7 @@ pub(super) struct Values<'a> {
     /// The literals that assignments have bound to names.
     named: HashSet<Id>,
     unknown: u32,
-    /// The unknown values that names get in loops over generated collections.
+    /// The unknown values of names in loops over generated collections.
     general: HashSet<Id>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Records that a name gets this unknown value in a loop over a generated collection.
+    /// Records that this is the unknown value of a name in a loop over a generated collection.
     pub(super) fn note_general(&mut self, id: Id) {
         self.general.insert(id);
     }

@@ -33,8 +33,8 @@ const WRITTEN_BYTES: usize = 400;
 /// The kind of the analysed source, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass<'w> {
-    /// The maximum nesting of expressions. If the analysis follows a name to its value, the value is nested in the
-    /// name.
+    /// The maximum nesting of expressions. If the analysis follows a name to an expression, the levels of this
+    /// expression are added to the levels around the name.
     pub(super) level_max: usize,
     /// The number of strings around the analysed source: 0 for a script, 1 for a string that the script runs as code,
     /// and so on.
@@ -54,18 +54,18 @@ pub(super) enum Flow {
     Binding(BindingId),
     /// The value of all bindings of a name in a scope.
     Symbol(SymbolId),
-    /// The result of the function that opens a scope.
+    /// The result of a call of the function with this scope.
     Result(ScopeId),
-    /// The values of the attributes with one name, on any object of the script. The number is the index of the name in
-    /// the symbol table.
+    /// The values of all attributes with the same name, on any object of the script. The number is the index of this
+    /// name in the symbol table.
     Attribute(usize),
-    /// The contents of the containers with one name. The number is the index of the name in the symbol table.
+    /// The contents of all containers with the same name. The number is the index of this name in the symbol table.
     Contents(usize),
     /// The value of the expression at this range, in the scope in which Python evaluates the expression.
     Expression(TextRange),
     /// The values in the script's own namespace.
     Namespace,
-    /// The values in the exceptions that the script raises.
+    /// The arguments of the exceptions that the script raises.
     Caught,
     /// The values in the attributes that the script defines.
     Members,
@@ -83,8 +83,9 @@ enum Memo<'a> {
     Done(Values<'a>),
 }
 
-/// A computation of a value that has started. `place` is the index of the value in `memos`, and `tries` is the number
-/// of earlier computations that failed. The other fields are restored at the end of the computation.
+/// The started computation of a value. `place` is the index of the value in `memos`, and `tries` is the number of
+/// earlier computations that failed. The other fields are copies of fields of the [`Analyzer`] from before the
+/// computation.
 struct Begun {
     place: usize,
     tries: u8,
@@ -129,11 +130,12 @@ pub(super) struct Analyzer<'a, 's> {
     caught: usize,
     /// The same index for the attributes that the script defines.
     members: usize,
-    /// The number of values in the followed chain that are not values of names. An example is the result of a function.
+    /// The number of values in the chain that is being followed, without the values of names. An example of a counted
+    /// value is the result of a function.
     flowing: usize,
     /// The number of pending values. The computation of each pending value needs the next pending value.
     pending: usize,
-    /// The outermost pending value on which the current value depends, as the number in [`Memo::Pending`]. `usize::MAX`
+    /// The lowest number in [`Memo::Pending`] among the pending values on which the current value depends. `usize::MAX`
     /// if the current value depends on no pending value.
     needs: usize,
     found: Vec<RawFinding>,
@@ -464,7 +466,7 @@ impl<'a> Analyzer<'a, '_> {
         self.uses.insert(name.to_owned());
     }
 
-    /// Records that the script takes the member `name` of an object.
+    /// Records that the script uses the member `name` of an object.
     pub(super) fn record_member(&mut self, name: &str) {
         if !self.is_quiet {
             self.record_use(&[".", name].concat());

@@ -543,8 +543,8 @@ impl<'a> Analyzer<'a, '_> {
                 return self.attribute_by_name(first, Some(of), default, expr);
             }
             "setattr" | "delattr" => {
-                // Only modules and functions among the objects that receive the attribute are judged. The attribute's
-                // value does not matter.
+                // The first argument is the object with the attribute. Only modules and functions among its possible
+                // values are judged. The value that `setattr` stores in the attribute does not matter.
                 let mut led_to = first.clone();
                 led_to
                     .known
@@ -695,8 +695,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the instances of external classes, except streams, that are arguments or are in containers among the
-/// arguments. An unknown function may return such an instance, alone or in a container.
+/// Searches the arguments, and the containers among the arguments, for instances of external classes. Returns these
+/// instances, except streams. An unknown function may return such an instance, alone or in a container.
 fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     let mut values = Values::default();
     for passed in arguments.all() {
@@ -717,7 +717,7 @@ fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
 fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     let mut classes = Values::only_open(values.is_open);
     // The class of functions is returned only if all alternatives are functions. If other values are possible, the
-    // script calls `type` to test the value.
+    // script probably calls `type` only to test the value, so the class is unknown.
     let is_function = |value: &Value<'_>| matches!(value, Value::OwnFunction(_));
     let are_functions = !values.is_open && values.known.iter().all(is_function);
     for value in &values.known {

@@ -328,7 +328,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether the first argument is SQL that reaches files. `has_files` is true if the script imports a
-    /// library with database files. In this case, also returns true if `is_hidden` returns true for the SQL.
+    /// library that can open database files. In this case, SQL with an unknown effect is assumed to reach files.
+    /// `is_hidden` returns whether the effect of the SQL is unknown.
     fn reaches_files_by(
         &self,
         arguments: &Arguments<'a>,
@@ -385,8 +386,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether a string makes Z3 write a log, or has an unknown start. Strings that Z3 itself makes are
-    /// harmless, because they only describe a problem to solve.
+    /// Returns whether the arguments make Z3 write a log, or contain a string with an unknown start. Strings that Z3
+    /// itself creates are harmless, because they only describe a problem to solve.
     fn logs_by_text(&mut self, arguments: &Arguments<'a>) -> bool {
         let is_start = |value: &Value<'_>| {
             is_text(value) || matches!(value, Value::Start(start) if !start.is_empty())

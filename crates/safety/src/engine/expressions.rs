@@ -338,8 +338,8 @@ impl<'a> Analyzer<'a, '_> {
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
         }
-        // For the modules in `judged_whole`, one rule covers the calls of all members. A name that no other rule is
-        // about may be a member of each of these modules.
+        // For each module in `judged_whole`, one rule covers the calls of all members. So `name` may be a member of
+        // such a module, even if no rule mentions `name`.
         modules.extend(stars.judged_whole.iter().copied());
         self.work().spend(modules.len());
         modules.sort_unstable();
@@ -365,7 +365,7 @@ impl<'a> Analyzer<'a, '_> {
     pub(super) fn binding_value(&mut self, id: BindingId) -> Values<'a> {
         self.flowing(Flow::Binding(id), |this| {
             let mut values = this.evaluate_binding(this.symbols.binding(id));
-            // If names may change in unseen ways, the binding's value is only one of several possible values.
+            // If the script may change names in a way that the analysis does not see, other values are possible too.
             values.is_open |= this.symbols.has_dynamic_names;
             values
         })
@@ -524,7 +524,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the member `name` of the alternatives of `base`. `from` is the expression of `base` in the source, if
+    /// Returns the possible values of the member `name` of `base`. `from` is the expression of `base` in the source, if
     /// there is one.
     pub(super) fn member_of(
         &mut self,
@@ -914,7 +914,7 @@ impl<'a> Analyzer<'a, '_> {
         match name {
             _ if self.is_quiet => {}
             "__annotations__" => self.check_types(values, expr),
-            // `case C(a)` takes the attribute that is first in `__match_args__`.
+            // `case C(a)` reads the attribute with the first name in `__match_args__`.
             "__match_args__" => {
                 let names = values.within();
                 let (mut texts, is_complete) = names.texts();

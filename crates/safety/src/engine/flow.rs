@@ -109,7 +109,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns an instance of a class of the script, which is also an instance of its bases.
+    /// Returns an instance of a class of the script. The alternatives include an instance of each external base class
+    /// that the analysis knows.
     fn instance(&mut self, class: ScopeId) -> Values<'a> {
         let mut values = Values::one(Value::Own(class));
         let Definition::Class(definition) = self.symbols.definition(class) else { return values };
@@ -158,7 +159,7 @@ impl<'a> Analyzer<'a, '_> {
         items
     }
 
-    /// Returns the value of a parameter, which joins the arguments in all visible calls of the function.
+    /// Returns the possible values of a parameter: the arguments in all visible calls of the function.
     pub(super) fn parameter(
         &mut self,
         name: &'a str,
@@ -243,7 +244,7 @@ impl<'a> Analyzer<'a, '_> {
         Values::container(values)
     }
 
-    /// Returns the value of a field of a class, which joins the arguments that calls of the class pass for the field.
+    /// Returns the possible values of a field of a class: the arguments that calls of the class pass for the field.
     pub(super) fn field(&mut self, name: &str, class: ScopeId, place: usize) -> Values<'a> {
         let mut values = Values::default();
         let symbols = self.symbols;

@@ -62,7 +62,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a call of a member that was taken by name. The arguments of the call are unseen.
+    /// Evaluates a call of a member that a getter has taken by name. The analysis does not know the arguments of this
+    /// call.
     fn called_by_name(&mut self, callee: &Values<'a>, expr: &'a Expr) -> Values<'a> {
         if !self.is_quiet {
             let mut hidden = Arguments::default();

@@ -34,7 +34,7 @@ use super::{bounds, checks, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
 /// The maximum nesting of expressions for which the default stack of a thread is large enough. If the analysis follows
-/// a name to its value, the value is nested in the name.
+/// a name to an expression, the levels of this expression are added to the levels around the name.
 pub(super) const LEVEL_MAX: usize = 150;
 /// A string that a script runs as code may itself run a string as code. This is the maximum nesting depth of such
 /// strings. A deeper string counts as dangerous.

@@ -31,16 +31,16 @@ const READ_OF: &[(&str, &[&str])] = &[
 ];
 const OF_FRAME: &[&str] = &["f_lineno", "co_name", "co_qualname", "co_firstlineno", "co_filename"];
 
-/// Names with which a script can reach an object in an unseen way: they lead from a method to its function, take an
-/// attribute by an unseen name, or call a function by its name in a string.
+/// Names with which a script can reach an object in a way that the analysis does not follow. Examples are names that
+/// lead from a method to the method's function, and functions that take an object by a computed name.
 #[rustfmt::skip]
 const TAKING_OUT: &[&str] = &[
     "__dict__", "__func__", "__get__", "__getattribute__", "__wrapped__", "attrgetter", "getattr",
     "globals", "inspect", "locals", "methodcaller", "vars",
 ];
 
-/// Names with which a script can change a name in an unseen way: they set an attribute, or run a string that may set a
-/// name.
+/// Names with which a script can assign to a variable in a way that the analysis does not see. They set an attribute,
+/// or run other code that may assign to the variable.
 #[rustfmt::skip]
 const SETTING: &[&str] = &[
     "Timer", "__import__", "__setattr__", "import_module", "mock", "patch", "repeat", "setattr",
@@ -52,8 +52,8 @@ impl<'a> Analyzer<'a, '_> {
         names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
-    /// Returns whether an attribute with the name of one of the interpreter's internals is an attribute of the script
-    /// itself.
+    /// Returns whether the script itself defines an attribute that has the same name as one of the interpreter's
+    /// internals.
     pub(super) fn is_own_attribute(
         &mut self,
         base: &Values<'a>,
@@ -90,7 +90,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns the bindings that may have given `name` its value at this place in the source. Returns `None` if the
-    /// name may be unbound or may change in unseen ways, or if there are more than [`SOURCES_MAX`] such bindings.
+    /// name may be unbound, if the script may change names in a way that the analysis does not see, or if there are
+    /// more than [`SOURCES_MAX`] such bindings.
     fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
         let mut sources = SmallVec::new();
@@ -290,7 +291,7 @@ impl<'a> Analyzer<'a, '_> {
         let (with, is_whole) = match right {
             Expr::Tuple(tuple) if !is_number => {
                 let (first, rest) = tuple.elts.split_first()?;
-                // As a bound, `(3, 0)` means the same as `(3,)`.
+                // A comparison of the version with `(3, 0)` has the same result as a comparison with `(3,)`.
                 (number(first)?, rest.len() < 3 && rest.iter().all(|part| number(part) == Some(0)))
             }
             right if is_number => (number(right)?, true),

@@ -182,8 +182,8 @@ impl Index {
         }
     }
 
-    /// Judges an object without a row by the words in its qualified name. A word may start with an underscore, or may
-    /// show that a module is a program.
+    /// Judges an object without a row by the parts of its qualified name. A part that starts with one underscore marks
+    /// a private object. A part such as `__main__` marks a module that is a program.
     fn unnamed(&self, path: &str) -> Verdict {
         let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
         let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);

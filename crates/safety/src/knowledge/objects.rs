@@ -240,7 +240,7 @@ pub(crate) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
 }
 
-/// Returns the member `name` of the known alternatives of `base`.
+/// Returns the possible values of the member `name` of `base`.
 pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
     let mut values = Values::only_open(base.is_open);
     for value in &base.known {
@@ -339,8 +339,8 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = [class, ".", name].concat();
     match name {
-        // A call of `__init__` may initialise the object again with other arguments, so it is treated like the creation
-        // of a new object. On a stream, it is treated like opening a file.
+        // A call of `__init__` may initialise the object again with other arguments. So the call is treated like the
+        // creation of a new object. On a stream, the call is treated like opening a file.
         "__init__" if is_stream(class) => return Values::object(FILE),
         "__class__" | "__init__" => return Values::object(class),
         // The buffer of a text stream leads to the raw file too.

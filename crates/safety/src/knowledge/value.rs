@@ -47,9 +47,9 @@ pub(crate) enum Value<'a> {
     /// The namespace (`__dict__`) of the module with this qualified name, or [`MODULES`]. The empty name stands for the
     /// namespace of the script.
     Namespace(Cow<'a, str>),
-    /// A method that looks a key up in a namespace. The string names the namespace as in `Namespace`.
+    /// A method that looks a key up in a namespace. The string names the namespace in the same form as in `Namespace`.
     LookUp(Cow<'a, str>),
-    /// A method with this name of an unknown object.
+    /// A method of an unknown object, by the name of the method.
     Method(&'static str),
     /// A function that reads attributes of its argument.
     Getter(Rc<Getter<'a>>),
@@ -305,7 +305,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Marks values other than the known alternatives as possible.
+    /// Returns the same alternatives, and records that other values are possible too.
     pub(crate) fn or_others(mut self) -> Self {
         self.is_open = true;
         self
@@ -452,8 +452,8 @@ impl<'a> Values<'a> {
         elements
     }
 
-    /// Returns the value that a `with` statement binds if this is its context manager. For a generator, the value is
-    /// one of the yielded elements. Most other context managers bind themselves.
+    /// Returns the value that a `with` statement binds if the context manager has this value. For a generator, the
+    /// bound value is one of the yielded elements. Most other context managers bind themselves.
     pub(crate) fn entered(&self) -> Self {
         let is_generator = |value: &Value<'_>| matches!(value, Value::Container(_));
         let mut values = self.clone();

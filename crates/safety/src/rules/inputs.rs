@@ -2,7 +2,8 @@
 
 use super::{Rule, Severity};
 
-/// The rule for calls with inputs. It refuses to open a file in a way that is not permitted for inputs.
+/// The rule that applies if the caller passes inputs with the script. The rule refuses scripts that open a file in a
+/// way that is not permitted for inputs.
 pub(crate) static WITH_INPUTS: Rule = Rule {
     id: "files/inputs",
     severity: Severity::Block,

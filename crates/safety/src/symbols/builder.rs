@@ -570,8 +570,8 @@ impl<'a> Builder<'a> {
         self.count_seen(expr);
     }
 
-    /// Counts a use of a container that does not give the container another name. Only under another name could the
-    /// container change without the analysis noticing.
+    /// Counts a use of a container that does not give the container another name. Through another name, the script
+    /// could change the container without the analysis noticing.
     fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;
@@ -978,8 +978,8 @@ fn is_plain_type(expr: &Expr) -> bool {
     }
 }
 
-/// Returns whether evaluating `expr` calls no function of the script. This holds for names, literals and members of
-/// names, and for lists, tuples and dictionaries of such expressions.
+/// Returns whether evaluating `expr` calls no function of the script. This holds for names, literals and attributes
+/// such as `a.b`, and for lists, tuples and dictionaries of such expressions.
 fn is_plain(expr: &Expr) -> bool {
     match expr {
         Expr::Name(_) => true,

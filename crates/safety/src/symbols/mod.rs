@@ -165,8 +165,8 @@ pub(super) enum Definition<'a> {
     Class(&'a StmtClassDef),
     /// A function.
     Function(&'a StmtFunctionDef),
-    /// A `lambda`. The string is the name to which the script assigns the `lambda`. The call directly contains the
-    /// `lambda`.
+    /// A `lambda`. The string is the name to which the script assigns the `lambda`, if it does so. The call is the call
+    /// of the `lambda`, or the call that receives the `lambda` as an argument.
     Lambda(&'a ExprLambda, Option<&'a str>, Option<&'a ExprCall>),
 }
 
@@ -285,8 +285,8 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: HashSet<&'a str>,
     /// The attributes that the script assigns to any object, also to `self`.
     pub(super) assigned_attributes: HashSet<&'a str>,
-    /// The keywords in the script's calls that are also names of certain attributes. A call may set an attribute that
-    /// has the name of a keyword, and this attribute makes another call dangerous.
+    /// The keywords in the script's calls with which a call may set an attribute. Only names of attributes that make
+    /// other calls dangerous are included.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,

@@ -83,7 +83,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
         if fixed.addresses {
             addresses::fix().or_fail(LaunchError::PrepareProcess)?;
         }
-        // A child of a fork server chooses its processor after the fork.
+        // Do not pin a fork server, because each of its children chooses a processor after the fork.
         if order.role == Role::Script {
             processor::stay();
         }

@@ -42,8 +42,8 @@ const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 /// The maximum growth of a run's memory on one processor, in bytes per second. The next sample is taken before the run
-/// could use up its remaining memory at this rate. Buffers of sockets grow by up to 3 GiB per second, because filling a
-/// buffer causes no page faults.
+/// could use up its remaining memory at this rate. The rate is higher than the growth of socket buffers, which grow by
+/// up to 3 GiB per second because filling a buffer causes no page faults.
 const GROWTH_RATE: u64 = 4 << 30;
 
 /// The maximum sum of the resident pages of all processes, as a multiple of the memory limit. The sum may exceed the
@@ -121,9 +121,11 @@ const COUNTED_MAX: usize = 512;
 pub enum Look {
     /// The run is within its limits. The next sample must be taken within the time `next`.
     Within { next: Duration },
-    /// The run exceeds its limit for memory, mappings or threads, or its processes or their memory cannot be counted.
+    /// The run exceeds its limit for memory, mappings or threads. This result is also used if the run's processes, or
+    /// the memory of these processes, cannot be counted.
     Exceeded,
-    /// The run exceeds its limit for pipes. Pipes that other runs created meanwhile may be too small.
+    /// The run exceeds its limit for pipes. If a user has too many pipes, the kernel makes new pipes of this user
+    /// smaller, and they may be too small for the user's other runs.
     TooManyPipes,
 }
 

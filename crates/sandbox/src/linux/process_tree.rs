@@ -309,7 +309,7 @@ mod tests {
         let table = ProcessTable::open().unwrap();
         let file = format!("{}/cmdline", child.id());
         let expected = format!("\0é\0{long}\0");
-        // If `python3` is a wrapper script, as with pyenv, the file may be empty at first.
+        // If `python3` is a wrapper script, as with pyenv, `cmdline` may be empty at first.
         let is_read = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             table.read(&file).unwrap().ends_with(&expected)
@@ -340,7 +340,8 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
-        // Each number is the position of its field minus 1, except for field 9, which contains the flags.
+        // In this text, the value of each field is the field's position minus 1, except for field 9, which contains the
+        // flags.
         let stat = |flags: u32| {
             let number = |n: u32| if n == 8 { flags } else { n }.to_string();
             let numbers = (4..53).map(number).collect::<Vec<_>>().join(" ");

@@ -110,9 +110,9 @@ impl Times {
 struct Usage {
     ran: Duration,
     waited: Duration,
-    /// The time that the busiest thread ran or waited: the maximum of this sum over all threads. If the thread waited
-    /// for other threads of the run, those threads ran meanwhile. So other processes kept the run waiting for at least
-    /// `wanted` minus `ran`.
+    /// The time that the busiest thread ran or waited: the maximum, over all threads, of a thread's running time plus
+    /// its waiting time. If this thread waited for other threads of the run, the other threads ran meanwhile. So other
+    /// processes kept the run waiting for at least `wanted` minus `ran`.
     wanted: Duration,
 }
 
@@ -565,7 +565,7 @@ mod tests {
             // Four threads of the run do not lower its weight.
             (4, 1, true),
             (4, 2, true),
-            // The run has or had sixty threads, which have lowered its weight.
+            // Sixty threads of the run have lowered the run's weight, so the run's waiting time is ignored.
             (60, 1, false),
             (60, 2, false),
             // The number of runs has lowered the weight. Waiting time is ignored only if the run's own threads have

@@ -31,7 +31,8 @@ const SHARED_MEMORY_INODES: u64 = 256;
 /// The flags of every mount except for devices: set-user-ID bits have no effect, and device files cannot be used.
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
-/// The mount flags of the run's own folders. In addition to [`INERT`], programs in these folders cannot be executed.
+/// The mount flags of the run's own folders: the flags [`INERT`], and a flag that forbids executing programs in these
+/// folders.
 pub(crate) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
 
 /// Returns the paths of the run's own folders, and the tmpfs options of each.

@@ -126,7 +126,7 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
         let status = python.wait().map(|status| {
             status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
         });
-        // Ignore a failure: the receiver is gone if the server closed first.
+        // Ignore a failure: it means that the wait has failed, so no receiver exists.
         let _ = ended.send(Event::PythonEnded(status));
     });
     let mut control = control.try_clone()?;

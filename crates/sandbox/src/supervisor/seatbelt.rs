@@ -94,9 +94,10 @@ pub(super) fn start(
     // Set timeouts, because a stopped process must not delay the end of the run.
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
-    // Block the signals before the child exists, because a signal that ends this process would leave the child
-    // running. Also block them before any thread exists, because a thread would receive them. The launcher inherits
-    // the signal mask and resets it.
+    // Block the signals before the child exists, because a signal that ends this process would leave the child running.
+    // Also block the signals before any thread exists, so that every thread inherits the signal mask. Otherwise these
+    // threads could receive a signal instead of the thread that waits for signals. The launcher inherits the signal
+    // mask and resets it.
     asking_signals().thread_block().or_fail(LaunchError::PrepareProcess)?;
     let program = std::env::current_exe().or_fail(LaunchError::StartLauncher)?;
     let child = Command::new(program)
@@ -163,8 +164,8 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
 /// The environment variable that lists additional module folders.
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// Returns the line with the parameters of the sandbox, and with the module search path that Python uses after it has
-/// entered the sandbox.
+/// Returns a line of JSON for Python: the parameters of the sandbox, and the module search path that Python uses after
+/// it has entered the sandbox.
 fn instructions(
     order: &Order,
     seatbelt: &SeatbeltOrder,

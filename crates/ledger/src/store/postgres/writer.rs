@@ -149,7 +149,7 @@ impl Job {
     }
 }
 
-/// This replica's chain, to which rows are appended, and the clock for the rows.
+/// The name of this replica, which identifies its chain, and the clock that each group sets to the database's time.
 pub(super) struct OwnChain {
     pub(super) instance: String,
     pub(super) clock: Arc<Clock>,

@@ -194,7 +194,7 @@ fn for_each_after(
     Ok(())
 }
 
-/// Converts the bytes of a value that is not a valid text to a text. The result differs from every original text, so
+/// Returns a text for a value that is a blob or invalid UTF-8. The result differs from every original text, so
 /// verification finds that the row's hash is wrong.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
@@ -213,7 +213,7 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
             Ok(text) => text.to_owned(),
             Err(_) => no_text(bytes),
         }),
-        // Treat a blob as a change even if it has the bytes of the original text. In SQL, a blob never equals a text.
+        // In SQL, a blob never equals a text, even if both have the same bytes. So verification must report a blob.
         ValueRef::Blob(bytes) => Some(no_text(bytes)),
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),

@@ -367,9 +367,9 @@ impl<'a> Interpreter<'a, '_> {
 
     pub(super) fn call_of_function(&mut self, place: usize, id: Id, arguments: &[Id]) -> Id {
         let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
-        // Mark literal arguments as fields, so that a comparison with the result does not count as a comparison of
-        // literals. If the function contains a check, pass the unmarked literals, so that a comparison of literals is
-        // recognized in this check.
+        // Mark literal arguments as fields, so that a comparison with the result of the call is not treated as a
+        // comparison of literals. If the function contains a check, pass the unmarked literals, so that a comparison of
+        // literals in this check is recognized.
         let has_check = match closure.function {
             Callable::Function(function) => self.has_check(function.range()),
             Callable::Lambda(..) => false,
@@ -512,7 +512,7 @@ impl<'a> Interpreter<'a, '_> {
         self.in_frame(around, names, |it| Some(it.expression(body)))
     }
 
-    /// Follows a function in a new frame. Parameters that are not in `names` get unknown values.
+    /// Follows a function in a new frame. Parameters that are not in `names` have unknown values.
     fn in_frame_of<T>(
         &mut self,
         function: &'a StmtFunctionDef,

@@ -146,8 +146,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns a value for the conversion and the format of a replacement field in an f-string, for example `!r` and
-    /// `>8` in `{x!r:>8}`.
+    /// Returns a value that represents the conversion and the format of a replacement field in an f-string, for example
+    /// `!r` and `>8` in `{x!r:>8}`.
     fn format_of(&mut self, part: &InterpolatedElement) -> Id {
         let Some(format) = &part.format_spec else {
             return self.values.add(Node::Text(format!("{:?}", part.conversion).into()));
@@ -337,7 +337,8 @@ impl<'a> Interpreter<'a, '_> {
         all == of || self.values.method(all).is_some_and(|(object, ..)| object == of)
     }
 
-    /// Returns the collection that a comprehension copies: `{key: value for key, value in of.items()}`.
+    /// Returns the collection that a comprehension copies, for example `d` for `{key: value for key, value in
+    /// d.items()}`.
     fn copied_by(&self, of: Of, parts: &[Id]) -> Option<Id> {
         let element_of = |id: Id| match self.values.node(id) {
             Node::Op(Op::Element(_), of) => of.first().copied(),
@@ -377,7 +378,7 @@ impl<'a> Interpreter<'a, '_> {
         let iterable = self.values.original(iterable);
         let element = self.values.op(Op::Element(number), [iterable]);
         if let Some((object, "items", [])) = self.values.method(iterable) {
-            // The element is a pair of a key and a value.
+            // An element of `items()` is a pair of a key and a value.
             if let Some([key, value, ..]) =
                 self.values.operands(object, Op::Comprehension(Of::Dict))
             {

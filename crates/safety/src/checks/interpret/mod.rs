@@ -142,7 +142,8 @@ enum Callable<'a> {
 struct Catch {
     assertions: bool,
     exits: bool,
-    /// Whether `Exception` is caught, so also the exceptions of every class that derives from it.
+    /// Whether the statement catches `Exception`, and therefore every exception of a class that derives from
+    /// `Exception`.
     exceptions: bool,
     /// The qualified names of other classes that are caught.
     classes: Vec<String>,
@@ -211,10 +212,11 @@ struct Interpreter<'a, 'i> {
     facts: Vec<ClassFacts<'a>>,
     /// For each class, the names that the body of the class binds, with their values.
     class_names: Vec<HashMap<&'a str, Id>>,
-    /// The values of the attributes that the script sets only when it creates the object. The key is the object and the
-    /// attribute's name.
+    /// For each object of the script, the values of the attributes that the script sets only when it creates the
+    /// object. The key is the object and the attribute's name.
     attributes: HashMap<(Id, &'a str), Id>,
-    /// The names of attributes that the script may change after it has created the object. Computed at the first use.
+    /// The names of attributes that the script may change after it has created the object with the attribute. Computed
+    /// at the first use.
     changed_attributes: Option<HashSet<&'a str>>,
     /// The values by which the script replaces attributes of imported modules, and assertion methods of objects. The
     /// key of an attribute is its qualified name. The key of a method is a dot and the method's name.
@@ -434,8 +436,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Gives the value `new` to `name`, in the current frame and the frames around it. If `old` is a mutable object,
-    /// all other names with the value `old` get the value `new` too.
+    /// Gives the value `new` to `name`, in the current frame and in the enclosing frames. If `old` is a mutable object,
+    /// also gives the value `new` to all other names with the value `old`.
     pub(super) fn replace_all(&mut self, old: Id, new: Id, name: &'a str) {
         let is_shared = self.is_mutable(old) && !self.is_callable(old);
         let mut at = self.frame;
@@ -472,8 +474,8 @@ impl<'a> Interpreter<'a, '_> {
         self.forget_but(names, &HashSet::default());
     }
 
-    /// Gives unknown values to the names that statements bind or change. If statements only change an object, all
-    /// names of the object get the same unknown value.
+    /// Gives unknown values to the names that statements bind or change. If statements only change an object, gives the
+    /// same unknown value to all names of the object.
     pub(super) fn forget_changes(&mut self, changes: &Changes<'a>) {
         let only = changes.names.difference(&changes.bound).copied().collect();
         self.forget_but(&changes.names, &only);

@@ -1,5 +1,5 @@
-//! Computes the steps of a condition for one sample. A sample replaces literals and unknown values by pseudo-random
-//! values.
+//! Computes a condition for one sample, by computing the steps into which `plan` has converted the condition. A sample
+//! replaces literals and unknown values by pseudo-random values.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
 
@@ -167,7 +167,7 @@ pub(super) fn computed(
         Function::Comprehension => {
             let is_taken = truths_of(operands.get(1..)?)?;
             let count = if is_taken { random.between(1.0, 12.0).floor() } else { 0.0 };
-            // All elements of the collection get the sign of the known element.
+            // All elements of the collection have the same sign as the known element.
             let it = number_of(first)?;
             let (one, other) = (it * random.next(), it * random.between(1.0, 4.0));
             Value::Many { low: one.min(other), high: one.max(other), count }

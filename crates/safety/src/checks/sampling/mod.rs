@@ -43,8 +43,9 @@ enum Mode {
     /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents. The absolute values of
     /// integers below 5 increase by 1 to 3.
     Data,
-    /// Values change by orders of magnitude, and inputs may change their sign. Bounds of comparisons stay the same, and
-    /// so do tolerances, digits, moduli and exponents.
+    /// Values change by orders of magnitude. Unknown values, and literals that are values of names, parameters or
+    /// elements, may change their sign. Bounds of comparisons stay the same, and so do tolerances, digits, moduli and
+    /// exponents.
     Wide,
     /// Literals stay the same. Each unknown number and each element of a loop equals the index of the sample.
     Exact,

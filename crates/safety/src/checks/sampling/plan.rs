@@ -1,4 +1,5 @@
-//! Converts a condition into steps.
+//! Converts a condition into steps, from which each sample computes the condition. A step is a literal, an unknown
+//! value, or an operation on the values of earlier steps.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
 
@@ -14,13 +15,13 @@ use super::tables::{
     ATTRIBUTES, CONSTANTS, LOSSY, MATH, NOT_NEGATIVE, NOT_NEGATIVE_METHODS, SETS, SYMBOLS,
 };
 
-/// The maximum number of steps of a condition.
+/// The maximum number of steps into which a condition is converted.
 pub(super) const STEPS_MAX: usize = 300;
 
-/// The maximum total number of operands in all steps of a condition.
+/// The maximum total number of operands in the steps of one condition.
 const OPERANDS_MAX: usize = 600;
 
-/// The steps of a condition. Each step uses only earlier steps.
+/// The steps from which a sample computes a condition. Each step uses only the values of earlier steps.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Plan<'v, 'a> {
     values: &'v Values<'a>,
@@ -287,7 +288,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         Step::Of(Function::DistinctCount, [self.steps.len() - 1].into())
     }
 
-    /// Adds the steps of the literals among `ids` to one of the sets `structural` and `bounds`, which `set` selects.
+    /// Adds the steps of the literals among `ids` to the set that `set` selects: `structural` or `bounds`.
     fn note(&mut self, ids: &[Id], set: fn(&mut Self) -> &mut HashSet<usize>) {
         for id in ids {
             if self.values.literal(*id).is_some()

@@ -1,4 +1,4 @@
-//! Defines the steps of a condition, and their values.
+//! Defines the steps from which a sample computes a condition, and the values of the steps.
 
 use ruff_python_ast::{CmpOp, Operator};
 
@@ -63,7 +63,7 @@ pub(super) enum Function {
     Quantize,
     /// A number that is formatted as a text. Contains the number of decimals, and whether the text is a percentage.
     Formatted(usize, bool),
-    /// Operands: two values, the relative and the absolute tolerance.
+    /// Operands: the two compared values, the relative tolerance, and the absolute tolerance.
     IsClose,
 }
 

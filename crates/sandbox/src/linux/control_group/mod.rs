@@ -96,10 +96,10 @@ impl fmt::Display for Controls {
 /// The reason why runs have no control groups. The error messages are for the admin, so they contain paths.
 #[derive(Debug, Error)]
 pub enum NoControlGroups {
-    /// Version 2 is not mounted: the machine is old, or a container has no control groups.
+    /// Version 2 of control groups is not mounted: the machine is old, or a container has no control groups.
     #[error("no control groups of version 2 are mounted")]
     NotMounted,
-    /// The mount does not show the server's own group, but another part of the hierarchy.
+    /// The control groups are mounted, but the mount shows a part of the hierarchy without the server's own group.
     #[error("the server's own control group {0} is not below the mount point")]
     OutOfSight(PathBuf),
     /// The server's own group is not delegated to the server, and systemd does not run the machine.
@@ -129,8 +129,8 @@ pub struct ControlGroups {
     controls: Controls,
     /// The number of [`GroupOrder`]s that were created so far. The name of the next group contains this number.
     ordered: AtomicU64,
-    /// The parent group, if the server has moved itself and enabled controllers. [`Self::release`] then restores the
-    /// parent group.
+    /// The parent group, if the server has moved itself to a group below it and has enabled controllers. Then
+    /// [`Self::release`] must restore the parent group.
     taken: Mutex<Option<Place>>,
 }
 
@@ -180,8 +180,8 @@ impl ControlGroups {
         }
     }
 
-    /// Returns a description of the controllers if the groups limit memory. Otherwise the error is the reason why the
-    /// groups do not limit memory.
+    /// Returns a description of the controllers if the groups limit memory. Otherwise returns an error with the reason
+    /// why the groups do not limit memory.
     pub fn memory_bound(&self) -> Result<String, String> {
         if self.controls.memory {
             return Ok(self.controls.to_string());
@@ -203,7 +203,8 @@ impl ControlGroups {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses the group at `path` as the parent group, with its controllers. Moves the server to a group below it.
+    /// Uses the group at `path` as the parent group, with its controllers. Moves the server to a group below the parent
+    /// group.
     fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
         let place = Place::open(path)?;
         match place.pass_controllers_on().and_then(|()| Self::at(&place)) {
@@ -224,7 +225,8 @@ impl ControlGroups {
         let path =
             hierarchy.folder(&group).ok_or_else(|| NoControlGroups::OutOfSight(group.clone()))?;
         match Self::with_controllers(path.clone()) {
-            // The scope belongs to the server even without controllers, so groups can be created below it.
+            // The scope belongs to the server even without controllers, so the server can create groups below the
+            // scope.
             Err(NoControlGroups::NoControllers) => Self::below(path),
             found => found,
         }

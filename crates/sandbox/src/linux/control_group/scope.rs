@@ -29,7 +29,8 @@ const BUSCTL_PATHS: [&str; 3] =
 /// The target of the symlink `/proc/self/ns/pid` in the machine's initial PID namespace (`PROC_PID_INIT_INO`).
 const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
 
-/// A file with a limit, in the folder of a control group. If no limit is set, the text of the file starts with `none`.
+/// A file with a limit, in the folder of a control group. If no limit is set, the file's text starts with the value of
+/// the field `none`. An empty `none` means that the text is then empty.
 struct LimitFile {
     name: &'static str,
     none: &'static str,
@@ -145,8 +146,9 @@ fn limit_left(
     })
 }
 
-/// Returns whether systemd sees the same PIDs as this process. If a container has access to the machine's bus, the
-/// machine's systemd would move another process with the same PID.
+/// Returns whether systemd sees the same PIDs as this process. In a container with access to the machine's bus, the
+/// PIDs may differ. Then the machine's systemd would move a different process, which has the same PID outside of the
+/// container.
 fn is_counted_by_systemd() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
     let first = fs::read_to_string("/proc/1/comm");

@@ -206,7 +206,8 @@ fn a_fork_bomb_ends_with_one_kill() {
 
 fn ends_a_fork_bomb(kill: fn(&ControlGroup) -> io::Result<()>) {
     let groups = groups();
-    // The script starts about 200 processes in sessions of their own. Each process forks and ends again and again.
+    // The script keeps about 200 processes running, many of them in new sessions. Processes fork and exit all the time,
+    // so the set of PIDs changes.
     let bomb = "
 import resource, signal
 # What has ended does not count against the limit.

@@ -89,8 +89,8 @@ ready()
 
 #[test]
 fn a_copy_of_a_shared_page_counts() {
-    // The copy of a page takes memory, but the number of resident pages does not change when a child writes to a shared
-    // page.
+    // When a child writes to a shared page, the kernel copies the page. The copy takes memory, but does not change the
+    // child's number of resident pages.
     let script = "
 block = fill(60)
 read, write = os.pipe()
@@ -176,7 +176,7 @@ while True:
         };
         script.go_on();
         if is_between {
-            // The parent alone has 60 MiB and the pages of the interpreter.
+            // The parent alone exceeds the limit of 60 MiB: it has a block of 60 MiB and the pages of the interpreter.
             assert!(is_exceeded(&mut watch, script.pid()));
             return;
         }
@@ -259,8 +259,8 @@ fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
 
 #[test]
 fn a_process_whose_last_thread_takes_long_to_end_exceeds_nothing() {
-    // Process 1 of a PID namespace ends after all other processes of the namespace. In this namespace a killed process
-    // stays, because its tracer does not wait for it.
+    // Process 1 of a PID namespace cannot end before every other process of the namespace is reaped. In this test, the
+    // tracer of another process never reaps this process. So process 1 is ending, but never ends.
     let script = "
 import threading, time
 assert libc.unshare(0x10000000 | 0x20000000) == 0

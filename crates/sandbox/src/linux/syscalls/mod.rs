@@ -179,8 +179,8 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     .flatten()
 }
 
-/// Returns the error for a failed step of building or installing a filter. The cause is a mistake in the table or an
-/// unsupported machine, never the script.
+/// Returns the error for a failed step of building or installing a filter. The cause is a mistake in the table of
+/// system calls or an unsupported machine, never the script.
 fn failed(step: impl Into<String>) -> LaunchError {
     LaunchError::FilterCalls(step.into())
 }

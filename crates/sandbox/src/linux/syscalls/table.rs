@@ -84,7 +84,8 @@ pub(super) enum Comparison {
     MaskedEquals { mask: u32, value: u32 },
     /// The argument, a 64-bit pointer, is not null.
     NotNull,
-    /// The argument, a 64-bit pointer, is not the address of the launcher's path (see `program_path`).
+    /// The argument, a 64-bit pointer, is not the address of the empty path that the launcher passes to `execveat` (see
+    /// `program_path`).
     NotProgramPath,
 }
 

@@ -120,8 +120,9 @@ fn nothing_is_allowed_that_the_tier_does_without() {
     for form in forms.iter().filter(|form| form.contains("file-write")) {
         assert!(form.contains("SCRATCH") || form.contains("/dev/null"), "{form}");
     }
-    // Files in the scratch folder must never be code, even if the folder is below a readable path. The last matching
-    // rule decides. So the rule that denies code in the scratch folder must come after the rules for readable paths.
+    // Files in the scratch folder must never be mapped as code, even if the folder is below a readable path. The last
+    // matching rule decides. So the rule that denies code in the scratch folder must come after the rules for readable
+    // paths.
     let last = |operation: &str, path: &str| {
         forms.iter().rposition(|form| form.contains(operation) && form.contains(path)).unwrap()
     };
