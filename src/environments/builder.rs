@@ -174,7 +174,8 @@ impl Draft<'_> {
     fn base(&self) -> Result<PathBuf, BuildError> {
         let base = self.python().canonicalize().map_err(|_| BuildError::BaseUnknown)?;
         let own = self.path.canonicalize().map_err(|_| BuildError::BaseUnknown)?;
-        // Reject a copied interpreter, because it would load its libraries from the environment.
+        // Reject an interpreter that was copied into the environment. It would load the standard library from the
+        // environment, where an installed package may have replaced the files.
         if base.starts_with(own) { Err(BuildError::BaseUnknown) } else { Ok(base) }
     }
 

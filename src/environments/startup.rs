@@ -89,7 +89,8 @@ impl Startup {
         }
     }
 
-    /// Adds the entries of a folder and its subfolders to the record, except for the entries that packages may add.
+    /// Adds the entries of a folder and its subfolders to the record. Skips the files and folders that packages are
+    /// allowed to add, because an installation may change them.
     fn add(
         &mut self,
         environment: &Path,

@@ -88,7 +88,7 @@ pub(crate) struct Predicate<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Run>,
     /// The files that were passed with the script, by name. The value is the type that the script sees in its mapping
-    /// `inputs`: text, bytes or JSON. The digests of the files are among the subjects.
+    /// `inputs`: text, bytes or JSON. The subjects of the receipt contain the digests of these files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) inputs: BTreeMap<String, Form>,
     /// The reason why the script of an allowed call was not run.

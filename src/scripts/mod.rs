@@ -63,7 +63,7 @@ pub(crate) struct Scripts {
     vacuity: bool,
     /// The results of earlier runs, if the admin wants to reuse them.
     once: Option<Once>,
-    /// The kinds of verdicts that are explained to the model in a text, in addition to the metadata for programs.
+    /// The kinds of verdicts for which the result of a call contains a text that explains the verdict to the model.
     verdict_note: VerdictNote,
     turns: Arc<Turns>,
     /// The tier of the sandbox. It is set after an interpreter was found and tested in the sandbox.

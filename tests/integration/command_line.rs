@@ -199,8 +199,8 @@ fn check_says_where_what_and_what_instead_for_each_file() {
         String::from_utf8(output.stdout).unwrap(),
         "bad.py:3:5: blocked: Dangerous function call: os.system() (lines 3-4, written \
          x.system), instead: do the work in Python [process/os-system]\n\
-         noted.py:2:1: note: sys.path.insert (line 2): modules may come from elsewhere than the \
-         installed packages [notes/module-search-path]\n\
+         noted.py:2:1: note: sys.path.insert (line 2): modules may come from other folders \
+         than those of the installed packages [notes/module-search-path]\n\
          <stdin>:1:5: blocked: Dangerous name reference detected: eval (line 1), instead: \
          ast.literal_eval for data, sympy.sympify for formulas [execution/eval]\n"
     );

@@ -92,7 +92,9 @@ struct Part<'a> {
     is_quoted: bool,
 }
 
-/// The opening delimiter, the closing delimiter, whether the part is quoted, and whether the part can contain escapes.
+/// The delimiters of one kind of quoted text or comment: the opening delimiter, the closing delimiter, whether they
+/// enclose a quoted text, and whether the text between them can contain escapes.
+///
 /// In a list of delimiters, a longer delimiter must come before a shorter delimiter that begins in the same way.
 type Delimiters = (&'static str, &'static str, bool, bool);
 

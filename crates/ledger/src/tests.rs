@@ -524,7 +524,8 @@ fn tokens_from_before_there_were_rows_about_them_are_told_as_such() {
     database(folder.path()).execute_batch(old).unwrap();
     assert_eq!(compared(&store), json!({ "same": 0, "older": ["1", "2"], "flawed": [] }));
 
-    // Once the old tokens have rows in the log, later changes of these tokens are found.
+    // The first call appends a row about each old token. The second call appends nothing. With these rows, the
+    // comparison of the tokens with the log finds later changes of the old tokens.
     store.record_older_tokens().unwrap();
     store.record_older_tokens().unwrap();
     store.create_token(&user("eve"), Role::Viewer, None).unwrap();

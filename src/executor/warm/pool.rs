@@ -121,7 +121,7 @@ impl Demand {
     }
 }
 
-/// Counts a script as waiting for a spare until this value is dropped.
+/// Counts a script as waiting for a spare child process until this value is dropped.
 #[derive(Debug)]
 struct Waiting(Arc<Demand>);
 

@@ -90,7 +90,7 @@ pub(crate) struct Removal {
 pub(crate) enum RemovalReason {
     /// The run is older than the policy permits.
     Age,
-    /// All runs together are larger than the policy permits.
+    /// The total size of all runs exceeds the limit in the policy.
     TotalSize,
 }
 

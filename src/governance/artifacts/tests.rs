@@ -1305,7 +1305,7 @@ fn a_run_that_is_put_back_is_one_of_those_that_are_kept() {
 
 #[test]
 fn the_log_is_told_why_a_run_is_removed() {
-    /// A log without runs. Stores the reasons for removals.
+    /// A test double for the audit log. It has no rows about any run, and stores the reasons for the recorded removals.
     #[derive(Default)]
     struct Reasons {
         told: Mutex<Vec<&'static str>>,

@@ -1,4 +1,4 @@
-//! Runs in the audit log.
+//! The state of a run, according to the rows about the run in the audit log.
 
 use serde_json::{Map, Value};
 

@@ -516,8 +516,8 @@ fn the_database_itself_refuses_what_is_no_append() {
         AuditEntry { tool, arguments_hash: None, ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
     store.append(&[odd]).unwrap();
     assert!(store.verify_audit(&[]).unwrap().is_intact());
-    // The triggers also refuse mistakes of the owner of the tables. The owner can make these changes after disabling
-    // the triggers, but verification of the chain reveals the changes.
+    // The triggers also refuse changes that the owner of the tables makes by mistake. After the owner has disabled the
+    // triggers, the changes succeed, but verification of the chain reveals the changes.
     for sql in changes.iter().filter(|sql| !sql.contains("SET seq")) {
         let refused = as_role("qwed_owner", sql).unwrap_err();
         assert!(refused.contains("only ever appended to"), "{sql}: {refused}");

@@ -245,8 +245,8 @@ impl Session {
     }
 }
 
-/// Returns the imported names that are verification engines, in the form that a bill contains. For a package of QWED
-/// this is the full imported name, such as `qwed_legal.FairnessGuard`. For other engines it is the name of the
+/// Returns the names of the imported verification engines for the bill of materials. The name of an engine in a package
+/// of QWED is the full imported name, such as `qwed_legal.FairnessGuard`. The name of another engine is the name of the
 /// module, such as `sympy`.
 pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports

@@ -338,7 +338,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the copied value if `id` is an equal copy, otherwise `id` itself.
+    /// If the script made the value `id` by copying another value, returns the other value. Otherwise returns `id`.
     pub(super) fn original(&self, mut id: Id) -> Id {
         while let Some([of]) = self.operands(id, Op::Copy) {
             id = *of;

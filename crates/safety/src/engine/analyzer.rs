@@ -392,7 +392,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a use of the object `name` at `range`, unless the analysis only needs a value.
+    /// Reports a use of the object `name` at `range`. Reports nothing while the analysis only needs the value of an
+    /// expression.
     #[cold]
     pub(super) fn report_reference(
         &mut self,

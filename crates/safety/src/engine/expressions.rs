@@ -426,8 +426,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Adds the values that the script puts into containers with the name of `binding`. Changes only values that are,
-    /// or may be, containers.
+    /// Adds items to the containers in `values`: the items that the script puts into the variable of `binding`, for
+    /// example with `append`. An unknown value may also be a container. All other values stay unchanged.
     fn with_contents(&mut self, values: Values<'a>, binding: &Binding<'a>) -> Values<'a> {
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple

@@ -21,8 +21,8 @@ use crate::symbols::{Definition, ScopeId};
 const BASES_MAX: usize = 16;
 /// The maximum number of `raise` statements that are searched for arguments.
 const RAISED_MAX: usize = 32;
-/// If the script's attributes contain at least this number of functions and modules, the functions and modules are not
-/// distinguished.
+/// If the script's attributes contain at least this number of functions and modules, the analysis uses one unknown
+/// attribute instead of these functions and modules.
 const CONTENTS_MAX: usize = 15;
 
 /// Predicates of `inspect`. Members for which one of these predicates holds do not lead to other modules.

@@ -219,7 +219,8 @@ pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
-/// Returns whether this is the class of a stream that gives access to no file of the machine.
+/// Returns whether `class` stands for streams in memory or for opened inputs. The methods of these streams do not open
+/// other files.
 pub(crate) fn is_stream(class: &str) -> bool {
     matches!(class, IN_MEMORY | INPUT_STREAM)
 }

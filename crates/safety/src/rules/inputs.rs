@@ -127,8 +127,8 @@ pub(crate) const SETTING: &[&str] = &[
     "update_wrapper", "vars", "wraps",
 ];
 
-/// Functions that run files of the current folder as code, or read them as settings. They are refused in a call with
-/// inputs.
+/// Functions that run files of the current folder as code, or read such files as settings. The analysis refuses these
+/// functions if the tool call has inputs, because the inputs are files in the current folder.
 pub(crate) const RUNS_FILES: &[&str] =
     &["_pytest.config.main", "pytest.console_main", "pytest.main"];
 

@@ -45,9 +45,11 @@ const RUNS_OF_USER: u64 = 64;
 ///
 /// At tier 3 the run has its own user namespace, so the kernel counts only the run's processes. At the other tiers the
 /// kernel counts all processes of the user together, including other runs. With a low limit, one run could keep another
-/// run from starting a thread. So at these tiers, the number of processes on the machine is added to the limit. For a
-/// run that must stay one process, the threads of [`RUNS_OF_USER`] runs are also added. The memory watch limits the
-/// number of a script's own threads.
+/// run from starting a thread. So at these tiers, the number of processes on the machine is added to the limit.
+///
+/// Other runs of the user may start later. For a run that must stay one process, the limit therefore has room for
+/// [`RUNS_OF_USER`] runs. This higher limit does not give the run more threads, because the memory watch limits the
+/// threads of such a run.
 fn processes(plan: &Plan) -> u64 {
     let own = plan.limits.processes;
     let others = || sysinfo().map_or(0, |machine| u64::from(machine.process_count()));

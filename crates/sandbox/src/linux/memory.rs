@@ -621,8 +621,8 @@ impl MemoryWatch {
         }
     }
 
-    /// Starts a count for the process with the oldest count of mappings. Returns `None` if even this count is recent,
-    /// or if the list cannot be opened.
+    /// Starts to count the memory mappings of the process that was not counted for the longest time. Returns `None` if
+    /// even this process was counted recently, or if the list of its mappings cannot be opened.
     fn next_mappings_count(&mut self) -> Option<MappingsCount> {
         let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {

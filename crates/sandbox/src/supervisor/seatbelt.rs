@@ -29,7 +29,8 @@ use crate::{LaunchError, Limits, Order, SeatbeltOrder, passing};
 /// The line that Python sends when it is in the sandbox.
 const ENTERED: &[u8] = b"entered\n";
 
-/// The maximum time to wait for each message, first of the launcher and then of Python.
+/// The timeout for each read and each write on the socket to the run's process. The process is first the launcher,
+/// which then executes Python.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum length of a message of the launcher or of Python, in bytes.

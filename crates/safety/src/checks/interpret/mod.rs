@@ -1,5 +1,6 @@
 //! Follows the values of a script through its statements in order, and judges the checks that it reaches. Never runs
-//! any of the script's code.
+//! any of the script's code. To follow a statement is to determine the values that it binds and to judge its checks. To
+//! follow a function is to follow the statements of its body, with the values of its parameters.
 //!
 //! A name that is assigned in a loop, or differently in the branches of a statement, gets an unknown value. An object
 //! that may have changed gets an unknown value too. Calls of the script's own functions are followed to a small depth,
@@ -221,8 +222,8 @@ struct Interpreter<'a, 'i> {
     /// The values by which the script replaces attributes of imported modules, and assertion methods of objects. The
     /// key of an attribute is its qualified name. The key of a method is a dot and the method's name.
     replaced_functions: HashMap<String, Id>,
-    /// The object that the current call creates. Set only while the method `__init__` or `__post_init__` of the object
-    /// is followed.
+    /// The object that the current call creates. Set only while the analysis evaluates the body of the
+    /// object's method `__init__` or `__post_init__`.
     constructed: Option<Id>,
     catches: Vec<Catch>,
     influence: Option<Influence<'a>>,

@@ -55,7 +55,8 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns a function of a class: how it is called, its definition, and the index of its closure.
+    /// Returns a function in the body of a class: its kind (such as method or property), its definition, and the index
+    /// of its closure.
     fn function_of(&self, class: usize, name: &str) -> Option<(Kind, &'a StmtFunctionDef, usize)> {
         let class: &'a StmtClassDef = self.classes.get(class).copied()?;
         self.work.spend(1 + class.body.len() / 4);

@@ -9,7 +9,8 @@ use super::super::flags::Failures;
 use super::super::values::{Id, Node};
 use super::{CALLS_MAX, Callable, Interpreter};
 
-/// The default replacement of `unittest.mock.patch`: a mock without a side effect.
+/// Stands for the mock by which `unittest.mock.patch` replaces a function if the call names no other replacement. This
+/// mock never raises an exception when it is called.
 const MOCK: &str = "unittest.mock.Mock";
 
 /// Methods of collections, texts and loggers. None of these methods raises an exception in order to report a failed

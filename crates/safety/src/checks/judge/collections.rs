@@ -115,8 +115,8 @@ impl Judge<'_, '_> {
     pub(super) fn contains(&self, value: Id, container: Id) -> Truth {
         let values = self.values;
         if matches!(values.node(container), Node::Class(_)) && !values.is_literal(value) {
-            // A class of the script supports `in` only if the class is an enumeration. Assume that the value is a
-            // member of the enumeration.
+            // The container is a class that the script defines. Assume that the class is an enumeration, because `in`
+            // raises an error for an ordinary class. Also assume that the value is a member of the enumeration.
             return Some((true, Vacuity::AlwaysTrue));
         }
         let Node::Op(Op::Tuple | Op::List | Op::Set, items) = values.node(container) else {
