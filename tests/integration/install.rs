@@ -552,7 +552,10 @@ fn a_dry_run_and_prints_change_nothing() {
     for client in ["goose", "antigravity"] {
         let all = user.snapshot();
         let text = user.done(&["--client", client, "--python", "/bin/sh"]);
-        assert!(text.contains("which is not changed") && text.contains("\"/bin/sh\""), "{text}");
+        assert!(
+            text.contains("add this to its file yourself") && text.contains("\"/bin/sh\""),
+            "{text}"
+        );
         assert_eq!(user.snapshot(), all, "{client}");
     }
     let links = user.done(&["--print", "link", "--allow-code"]);

@@ -43,7 +43,7 @@ fn an_invalid_store_url_ends_the_server() {
         ("postgres://ann:s3cret@127.0.0.1:x/jobs", "QWED_MCP_STORE cannot be read"),
         (
             "postgres://ann:s3cret@127.0.0.1/jobs?sslmode=verify-full&sslrootcert=/nowhere.pem",
-            "sslrootcert, /nowhere.pem, cannot be read",
+            "sslrootcert=/nowhere.pem cannot be read",
         ),
     ] {
         let told = refusal(store);
