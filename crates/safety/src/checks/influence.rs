@@ -7,6 +7,8 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{ExceptHandler, Expr, Stmt};
 use ruff_text_size::{Ranged as _, TextRange};
 
+use super::flags;
+use super::imports::Imports;
 use crate::work::Work;
 
 /// The dependencies between the names of a script, and the names that influence checks.
@@ -25,6 +27,7 @@ impl<'a> Influence<'a> {
         body: &'a [Stmt],
         conditions: &[TextRange],
         caught: &[TextRange],
+        imports: &Imports<'a>,
         work: &Work,
     ) -> Self {
         let is_caught = |range: &TextRange| caught.iter().any(|it| it.contains_range(*range));
@@ -32,6 +35,7 @@ impl<'a> Influence<'a> {
             influence: Self::default(),
             conditions: conditions.iter().filter(|of| !is_caught(of)).copied().collect(),
             caught,
+            imports,
             function: None,
             tests: Vec::new(),
             todo: Vec::new(),
@@ -60,6 +64,7 @@ struct Reader<'a, 'w> {
     influence: Influence<'a>,
     conditions: HashSet<TextRange>,
     caught: &'w [TextRange],
+    imports: &'w Imports<'a>,
     /// The name of the function that contains the current statement.
     function: Option<&'a str>,
     /// The names that decide whether the current statement is executed: the names in the conditions of `if` and `while`,
@@ -106,6 +111,11 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
             return;
         }
         self.work.spend(1);
+        if flags::fails(stmt, self.imports)
+            && !self.caught.iter().any(|of| of.contains_range(stmt.range()))
+        {
+            self.todo.extend(self.tests.iter().flatten());
+        }
         match stmt {
             Stmt::Assign(it) => {
                 for target in &it.targets {
@@ -133,9 +143,6 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
                     it.cases.iter().for_each(|case| reader.visit_match_case(case));
                 });
                 return;
-            }
-            Stmt::Raise(it) if !self.caught.iter().any(|of| of.contains_range(it.range())) => {
-                self.todo.extend(self.tests.iter().flatten());
             }
             Stmt::Return(it) => {
                 if let (Some(function), Some(value)) = (self.function, &it.value) {

@@ -344,6 +344,7 @@ fn a_failure_that_ends_the_script_later_is_not_swallowed() {
     for (caught, end) in [
         (caught, "for failure in failures:\n    raise failure"),
         (caught, "while failures:\n    raise failures.pop()"),
+        (caught, "import sys\nfor failure in failures:\n    sys.exit(1)"),
         (caught, "match failures:\n    case [first, *_]:\n        raise first"),
         (in_function, "found = []\nrun(found)\nif found:\n    raise SystemExit(1)"),
         (in_method, "it = Run()\nit.run()\nif not it.ok:\n    raise SystemExit(1)"),
@@ -352,6 +353,7 @@ fn a_failure_that_ends_the_script_later_is_not_swallowed() {
         assert!(checks(&source).iter().all(|check| check.vacuous.is_none()), "{source}");
         // If the statements at the end print instead of raising, the failure is swallowed.
         let source = source.replace("raise failures.pop()", "print(failures.pop())");
+        let source = source.replace("sys.exit(1)", "print(1)");
         let source =
             source.replace("raise SystemExit(1)", "print(1)").replace("raise f", "print(f)\n    #");
         assert_vacuous(&source, Some(Vacuity::Swallowed));
