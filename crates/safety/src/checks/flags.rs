@@ -7,7 +7,6 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{ExceptHandler, Expr, Number, Operator, Stmt, StmtFunctionDef, StmtTry};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::imports::Imports;
 use super::influence::{Changes, names};
 use crate::work::Work;
 
@@ -238,33 +237,6 @@ pub(super) fn any_statement(body: &[Stmt], is_such: &dyn Fn(&Stmt) -> bool) -> b
     let mut finder = Finder { is_such, found: false };
     finder.visit_body(body);
     finder.found
-}
-
-/// Returns whether a statement raises, exits with a status other than 0, or calls a function with the name `fail`.
-pub(super) fn fails(stmt: &Stmt, imports: &Imports<'_>) -> bool {
-    match stmt {
-        Stmt::Raise(_) => true,
-        Stmt::Expr(it) => match &*it.value {
-            Expr::Call(call) => {
-                let Some(path) = imports.path(&call.func) else { return false };
-                let is_exit = matches!(&*path, "sys.exit" | "exit" | "quit" | "os._exit");
-                let is_success = call.arguments.args.first().is_none_or(is_zero);
-                (is_exit && !is_success)
-                    || path == "fail"
-                    || path.rsplit_once('.').is_some_and(|(_, name)| name == "fail")
-            }
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-/// Returns whether an exit status means success.
-pub(super) fn is_zero(status: &Expr) -> bool {
-    match status {
-        Expr::NoneLiteral(_) => true,
-        _ => is_false(status),
-    }
 }
 
 /// Returns whether `is_such` holds for an expression in the statements.

@@ -7,8 +7,6 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{ExceptHandler, Expr, Stmt};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::flags;
-use super::imports::Imports;
 use crate::work::Work;
 
 /// The dependencies between the names of a script, and the names that influence checks.
@@ -21,21 +19,18 @@ pub(super) struct Influence<'a> {
 }
 
 impl<'a> Influence<'a> {
-    /// Reads all statements. `conditions` contains the conditions of the checks. `caught` contains the statements that
-    /// can fail without ending the script. Conditions in these statements are ignored.
+    /// Reads all statements. `conditions` contains the conditions of the checks that can end the script, because the
+    /// script does not catch their failures. `ends` returns whether a statement always ends the script unsuccessfully.
     pub(super) fn of(
         body: &'a [Stmt],
-        conditions: &[TextRange],
-        caught: &[TextRange],
-        imports: &Imports<'a>,
+        conditions: HashSet<TextRange>,
+        ends: &dyn Fn(&Stmt) -> bool,
         work: &Work,
     ) -> Self {
-        let is_caught = |range: &TextRange| caught.iter().any(|it| it.contains_range(*range));
         let mut reader = Reader {
             influence: Self::default(),
-            conditions: conditions.iter().filter(|of| !is_caught(of)).copied().collect(),
-            caught,
-            imports,
+            conditions,
+            ends,
             function: None,
             tests: Vec::new(),
             todo: Vec::new(),
@@ -63,8 +58,7 @@ impl<'a> Influence<'a> {
 struct Reader<'a, 'w> {
     influence: Influence<'a>,
     conditions: HashSet<TextRange>,
-    caught: &'w [TextRange],
-    imports: &'w Imports<'a>,
+    ends: &'w dyn Fn(&Stmt) -> bool,
     /// The name of the function that contains the current statement.
     function: Option<&'a str>,
     /// The names that decide whether the current statement is executed: the names in the conditions of `if` and `while`,
@@ -111,9 +105,7 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
             return;
         }
         self.work.spend(1);
-        if flags::fails(stmt, self.imports)
-            && !self.caught.iter().any(|of| of.contains_range(stmt.range()))
-        {
+        if (self.ends)(stmt) {
             self.todo.extend(self.tests.iter().flatten());
         }
         match stmt {

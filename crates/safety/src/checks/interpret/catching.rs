@@ -139,7 +139,11 @@ impl<'a> Interpreter<'a, '_> {
         let imports = self.imports;
         let influence = self.influence.get_or_insert_with(|| {
             let caught = caught_ranges(body, imports, work);
-            Influence::of(body, conditions, &caught, imports, work)
+            let is_caught = |at: TextRange| caught.iter().any(|of| of.contains_range(at));
+            let outside: HashSet<TextRange> =
+                conditions.iter().copied().filter(|at| !is_caught(*at)).collect();
+            let ends = |stmt: &Stmt| fails(stmt, imports) && !is_caught(stmt.range());
+            Influence::of(body, outside, &ends, work)
         });
         !influence.reaches(&changes.names)
     }
@@ -185,7 +189,26 @@ fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
 
 /// Returns whether one of the statements ends the script unsuccessfully.
 fn ends_unsuccessfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
-    flags::any_statement(body, &|stmt| flags::fails(stmt, imports))
+    flags::any_statement(body, &|stmt| fails(stmt, imports))
+}
+
+/// Returns whether a statement raises, exits with a status other than 0, or calls a function with the name `fail`.
+fn fails(stmt: &Stmt, imports: &Imports<'_>) -> bool {
+    match stmt {
+        Stmt::Raise(_) => true,
+        Stmt::Expr(it) => match &*it.value {
+            Expr::Call(call) => {
+                let Some(path) = imports.path(&call.func) else { return false };
+                let is_exit = matches!(&*path, "sys.exit" | "exit" | "quit" | "os._exit");
+                let is_success = call.arguments.args.first().is_none_or(is_zero);
+                (is_exit && !is_success)
+                    || path == "fail"
+                    || path.rsplit_once('.').is_some_and(|(_, name)| name == "fail")
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// Returns whether statements exit with the status 0.
@@ -196,7 +219,7 @@ fn exits_successfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
                 imports
                     .path(&call.func)
                     .is_some_and(|path| matches!(&*path, "os._exit" | "sys.exit" | "exit" | "quit"))
-                    && call.arguments.args.first().is_none_or(flags::is_zero)
+                    && call.arguments.args.first().is_none_or(is_zero)
             }
             _ => false,
         },
@@ -252,4 +275,11 @@ fn caught_ranges(body: &[Stmt], imports: &Imports<'_>, work: &Work) -> Vec<TextR
 fn replaces_exit(body: &[Stmt], imports: &Imports<'_>) -> bool {
     body.iter().any(|stmt| matches!(stmt, Stmt::Return(_) | Stmt::Break(_) | Stmt::Continue(_)))
         || exits_successfully(body, imports)
+}
+
+fn is_zero(status: &Expr) -> bool {
+    match status {
+        Expr::NoneLiteral(_) => true,
+        _ => flags::is_false(status),
+    }
 }
