@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::harness::{McpProcess, ServerBuilder, binary, python, root};
+use qwed_mcp::safety::{analyze, check_plan};
+
+use crate::harness::{CallResult, McpProcess, ServerBuilder, binary, python, root};
 
 tests! {
     needs [Python]:
@@ -17,6 +19,7 @@ tests! {
     needs [Tier3]:
         each_outcome_is_reported_warm_and_cold,
         checks_are_counted_in_loops_threads_and_functions,
+        checks_have_the_same_counts_without_counters,
         counts_beside_forged_ones_are_not_used,
         the_model_is_told_if_nothing_was_verified,
         the_model_that_wrote_a_script_is_named,
@@ -196,7 +199,8 @@ fn the_model_is_told_if_nothing_was_verified() {
     let job = usual.place(tuple);
     assert!(usual.wait_for_job(&job).texts[1].starts_with("Nothing was verified: "));
     // Python cannot build a syntax tree of this depth.
-    let deep = format!("x = {}1\nassert x == 1\nprint('end')", "-".repeat(1_500));
+    let deep = "-".repeat(1_500);
+    let deep = format!("x = {deep}1\nfor _ in range(1):\n    assert x == 1\nprint('end')");
     let result = usual.execute(&deep);
     assert!(result.text().contains("end"), "{result:?}");
     assert_eq!(verification(&result.meta)["outcome"], "nothing_checked");
@@ -319,6 +323,44 @@ fn values_that_do_not_want_to_be_shown_change_nothing() {
             assert!(shown && note.len() < 400, "{body}: {note}");
             assert_eq!(note.contains("; e = "), expected.is_some(), "{body}: {note}");
         }
+    }
+}
+
+/// A script with quick checks in the body of its module runs without counters. A class makes the same script run with
+/// counters.
+fn checks_have_the_same_counts_without_counters() {
+    let (mut warm, mut cold) = (warm(), ServerBuilder::new().connect());
+    for body in [
+        "print(xs)",
+        "assert (sum(xs)\n  == 7), f'{xs}'\nassert xs == 1",
+        // The message, the condition or another statement raises another exception.
+        "assert len(xs) == 3, xs['a']\nassert xs == 1",
+        "assert xs[5] == 3\nassert xs == 1",
+        "1 / 0\nassert xs == 1",
+        "def f():\n    raise AssertionError('no')\nf()\nassert xs == 1",
+        "raise SystemExit(0)\nassert xs == 1",
+        "import sys\nsys.exit('no')\nassert xs == 1",
+        "import atexit\natexit.register(print, 'end')\nassert xs == 1",
+        "import signal\nsignal.raise_signal(signal.SIGINT)\nassert xs == 1",
+    ] {
+        let code = format!("xs = [1, 2]\nassert len(xs) == 2\nassert xs[0] == 1, 'no'\n{body}\n");
+        let counted = format!("{code}class Last: pass\n");
+        let plans = [&code, &counted].map(|code| check_plan(&analyze(code).unwrap().checks));
+        assert_eq!(plans.map(|plan| plan.contains(" i")), [true, false], "{code}");
+        for server in [&mut warm, &mut cold] {
+            let [one, other] = [&code, &counted].map(|code| server.execute(code));
+            let checks = |result: &CallResult| verification(&result.meta)["checks"].clone();
+            assert_eq!(one.texts, other.texts, "{code}");
+            assert_eq!(checks(&one), checks(&other), "{code}");
+            assert_eq!(checks(&one)[1]["state"], "held", "{code}");
+        }
+    }
+    // A failed check is not executed again if that would change its values.
+    for code in ["xs = iter([1, 2])\nassert sum(xs) == 5", "sum = lambda x: 4\nassert sum(2) == 5"]
+    {
+        let result = warm.execute(code);
+        assert_eq!(verification(&result.meta)["outcome"], "refuted", "{result:?}");
+        assert!(result.texts.iter().all(|text| !text.contains("; ")), "{result:?}");
     }
 }
 

@@ -137,6 +137,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         # A child process of the script may also get here, but its end is not the end of the script.
         if channel is None or number_of_process() != own_number:
             return
+        record_end(None)
         send(b"E", b"")
         if expression:
             send(b"R", encode(evaluate("(%s\n)" % expression, main)))
@@ -144,7 +145,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
 
     def ended_by(error, main):
         nonlocal final
-        record_failure(error)
+        record_end(error)
         is_own = channel is not None and number_of_process() == own_number
         if error is not None and is_own:
             send_result(main)
@@ -245,7 +246,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         pass
 
     observed = forked = None
-    counted, record_failure, rehearse = check_counters(channel)
+    counted, record_end, rehearse = check_counters(channel)
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)

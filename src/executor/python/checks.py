@@ -2,9 +2,9 @@ def check_counters(channel):
     # Counts how often each check of a script held or failed. The server's analysis finds the checks.
     #
     # Returns three functions. `counted` compiles a script with counters for its checks. `ended_by` receives the
-    # exception that ended the script, and sends the values that the failed check compared. `rehearse` touches the
-    # memory that counting needs. The descriptor `channel` leads to the server. The counts are sent at the end of the
-    # script.
+    # exception that ended the script, or None, and sends the values that the failed check compared. `rehearse` touches
+    # the memory that counting needs. The descriptor `channel` leads to the server. The counts are sent at the end of
+    # the script.
     #
     # This code runs in the script's process, so a script can forge its counts and values. The server does not trust
     # them.
@@ -24,6 +24,9 @@ def check_counters(channel):
     # the operands, their values, and the PID. The function returns COUNT_MAX minus the number of failures.
     watched = []
     source = ""
+    # The counts of a script without counters, and the function that determines them. The function takes the exception
+    # that ended the script, or None. It is None for other scripts, and after the end.
+    counts, infer = [], None
     # The functions that undo the effects of a rehearsal.
     undo = []
 
@@ -33,6 +36,9 @@ def check_counters(channel):
             rest = rest[os.write(channel, rest):]
 
     def counted(script, plan, compile):
+        total, *edits = plan.split(" ")
+        if edits[0][0] == "i":
+            return inferred(script, int(total), edits, compile)
         # Pauses the garbage collector. Each collection would visit the many objects of the tree, which are not
         # garbage.
         import gc
@@ -44,6 +50,64 @@ def check_counters(channel):
         finally:
             if is_enabled:
                 gc.enable()
+
+    def inferred(script, total, edits, compile):
+        # Returns the code of a script that needs no counters. Its checks are statements of the module, so each of them
+        # is executed at most once. The line at which the script ended tells which of them held.
+        import atexit
+
+        nonlocal infer
+        own_number = os.getpid()
+
+        def infer(error):
+            if os.getpid() != own_number:
+                return
+            trace, counts[:] = error and error.__traceback__, [0] * (3 * total)
+            while trace is not None:
+                code = trace.tb_frame.f_code
+                if (code.co_filename, code.co_name) == ("<verification>", "<module>"):
+                    break
+                trace = trace.tb_next
+            for edit in edits:
+                check, lines = edit[1:].split(":")
+                check, (first, last) = int(check), map(int, lines.split("-"))
+                if error is None or (trace is not None and last < trace.tb_lineno):
+                    counts[3 * check] = 1
+                elif trace is not None and first <= trace.tb_lineno:
+                    has_failed = type(error) is AssertionError and trace.tb_next is None
+                    counts[3 * check + 1] = int(has_failed)
+                    if sys.gettrace() is None and sys.getprofile() is None:
+                        fails_again = run_again(check, first, last, trace.tb_frame.f_globals)
+                        counts[3 * check + 1] = int(has_failed or fails_again)
+
+        def run_again(check, first, last, names):
+            # Runs a check again with counters. If it fails again, sends the values that it compares. Returns whether it
+            # failed again. The statement takes little time and has no effects, because the analysis requires
+            # counters for all other statements.
+            lines = script.replace("\r\n", "\n").replace("\r", "\n").split("\n")[first - 1 : last]
+            plan = "%d t%d:b0" % (total, check)
+            try:
+                code = counted("\n" * (first - 1) + "\n".join(lines), plan, compile)
+                code = code.replace(co_filename="<verification>")
+                if not any(is_changed_by_use(names.get(name), names) for name in code.co_names):
+                    guarded(lambda: exec(code, names))
+            except Exception as error:
+                report_failure(error)
+            finally:
+                has_failed = any(it[2] == check and it[3]() < COUNT_MAX for it in watched)
+                forget_counters()
+            return has_failed
+
+        def send_counts():
+            if counts and os.getpid() == own_number:
+                send(b"C", b"".join(count.to_bytes(8, "little") for count in counts))
+
+        atexit.register(send_counts)
+        return compile(script, "<string>", "exec", dont_inherit=True)
+
+    def is_changed_by_use(value, names):
+        # Returns whether a value is an iterator, or a function of the script with the global variables `names`.
+        return hasattr(type(value), "__next__") or (type(value) is type(shown) and value.__globals__ is names)
 
     def count_checks(script, plan, compile):
         # Returns the code of the script with counters. A counter is a C function (`repeat.__next__`) that returns None
@@ -261,12 +325,27 @@ def check_counters(channel):
     def rehearse(compile):
         # Counts a check in advance. This copies the memory pages that counting touches before a caller waits.
         exec(counted("assert len('a') == 1, 'no'\nassert len('a') == 1", "2 t1:b1 t0:b0", compile), {})
+        forget_counters()
+
+    def forget_counters():
         del watched[:]
         for step in undo:
             step()
         del undo[:]
 
     def ended_by(error):
+        nonlocal infer
+        try:
+            if infer is not None:
+                last_infer, infer = infer, None
+                last_infer(error)
+            else:
+                report_failure(error)
+        except BaseException:
+            # Ignore errors, because the counts and values are optional.
+            pass
+
+    def report_failure(error):
         # Sends the values that the failed check compared, if a failed check raised the exception that ended the
         # script.
         try:
@@ -347,14 +426,15 @@ def check_counters(channel):
         if issubclass(kind, type) or kind in (type(sys), type(shown), type(len), type([].append)):
             return None
         try:
-            told = bounded(value, 0) if kind in (str, bytes, int, float, bool, complex) else guarded(value)
+            is_plain = kind in (str, bytes, int, float, bool, complex)
+            told = bounded(value, 0) if is_plain else guarded(lambda: bounded(value, 0))
         except BaseException:
             return None
         return None if " at 0x" in told else told[: 2 * CHARACTERS_MAX]
 
-    def guarded(value):
-        # Returns the text of a value whose class may be code of the script. Discards the output of this code. Limits
-        # the time for all values together.
+    def guarded(work):
+        # Returns the result of a function that may run code of the script. Discards the output of this code. Limits
+        # the time for all these functions together.
         import _signal
 
         class TooLong(BaseException):
@@ -372,7 +452,7 @@ def check_counters(channel):
         try:
             sys.stdout = sys.stderr = None
             _signal.setitimer(timer, seconds_left)
-            return bounded(value, 0)
+            return work()
         finally:
             seconds_left = _signal.setitimer(timer, 0)[0]
             _signal.signal(_signal.SIGALRM, before)

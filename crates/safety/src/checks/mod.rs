@@ -11,6 +11,7 @@
 //! | `judge` | judges whether a condition always has the same truth value |
 //! | `sampling` | judges conditions by computing them with other numbers |
 //! | `premises` | judges whether the constraints of a solver contradict each other |
+//! | `repeatable` | finds scripts whose checks a run can count without an edit |
 //! | `flags`, `influence` | answer questions about statements and names from their syntax alone |
 //! | `vacuity` | the reasons why a check cannot fail |
 
@@ -21,6 +22,7 @@ mod interpret;
 mod judge;
 mod one_line;
 mod premises;
+mod repeatable;
 mod sampling;
 mod sites;
 #[cfg(test)]
@@ -106,7 +108,7 @@ pub enum CheckKind {
 pub struct Edit {
     /// The path from the module to the statement, for example `b3.o0`. Each step is a field of a node in `CPython`'s
     /// module `ast`, and an index: `b` for `body`, `o` for `orelse`, `f` for `finalbody`, `h` for `handlers` and `c`
-    /// for `cases`.
+    /// for `cases`. For [`Action::Infer`], the first and the last line of the statement, for example `3-4`.
     pub path: String,
     /// The change that the edit makes to the statement.
     pub action: Action,
@@ -130,6 +132,9 @@ pub enum Action {
     /// Increments the first counter if the first argument of the statement's call is 0 or `None`, otherwise the
     /// second.
     CountStatus,
+    /// Changes nothing. All checks of the script have this action, or none. The statement is executed at most once, so
+    /// the line at which the script ends determines whether the check held.
+    Infer,
 }
 
 impl fmt::Display for Action {
@@ -141,6 +146,7 @@ impl fmt::Display for Action {
             Self::CountAfter => "y",
             Self::CountStatus => "a",
             Self::CountElement => "e",
+            Self::Infer => "i",
         })
     }
 }

@@ -16,7 +16,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::imports::Imports;
 use super::one_line::one_line;
-use super::{Action, Check, CheckKind, Edit, FailsBy, flags, interpret};
+use super::{Action, Check, CheckKind, Edit, FailsBy, flags, interpret, repeatable};
 use crate::work::Work;
 
 /// The number of checks in one script after which the search ignores further checks.
@@ -86,6 +86,7 @@ pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
                 check.edits.push(Edit { path, action: Action::CountElement });
             }
         }
+        repeatable::infer_counts(&module.body, source, &imports, &mut checks, &lines, work);
     }
     checks
 }

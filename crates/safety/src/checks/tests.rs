@@ -95,6 +95,42 @@ fn a_plan_names_statements_as_python_does() {
 }
 
 #[test]
+fn a_plan_without_edits_needs_quick_asserts_of_the_module() {
+    let source = "x = f(1)\nassert x == 2, f'{x}'\nassert (len(x)\n  == 3 ** 2)\nprint(x)\n";
+    assert_eq!(check_plan(&checks(source)), "2 i1:3-4 i0:2-2");
+    for others in [
+        // The condition has effects, or may take long.
+        "assert g(x) == 2",
+        "assert next(x) == 2",
+        "assert x.pop() == 2",
+        "assert (y := x) == 2",
+        "assert max(x, key=g) == 2",
+        "assert x ** x == 2",
+        "assert 2 ** 65 == x",
+        "assert [n for n in x] == [2]",
+        "assert (lambda: x) == 2",
+        "assert x == 2, g(x)",
+        // The line does not determine which of the checks held.
+        "assert x == 2; assert x == 3",
+        "print(x); assert x == 3",
+        "assert x == 2; print(x)",
+        // The statement is not in the body of the module, or is another form of a check.
+        "for y in x:\n    assert y == 2",
+        "def g():\n    assert x == 2",
+        "try:\n    assert x == 2\nfinally:\n    print(x)",
+        "if x != 2:\n    raise ValueError",
+        "assert (x == 2, 'm')",
+        "import sys\nsys.exit(x)",
+        // The operators of a class may have effects.
+        "class C:\n    pass\nassert x == 2",
+    ] {
+        let source = format!("x = f(1)\nassert x == 2\n{others}\n");
+        let plan = check_plan(&checks(&source));
+        assert!(!plan.contains('i'), "{source}: {plan}");
+    }
+}
+
+#[test]
 fn a_check_is_shown_on_one_line() {
     for (condition, expected) in [
         ("f(1)\n    ==   'a  b'", "f(1) == 'a  b'"),
