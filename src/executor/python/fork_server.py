@@ -323,6 +323,8 @@ def serve(stream):
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)
+    with read_own("smaps") as areas:
+        release_files(libc, areas)
     gc.freeze()
 
     descriptors = (ctypes.c_int * 5)()

@@ -41,3 +41,21 @@ def settle_heap(libc, maps):
     for start, end, _ in writable:
         # Use pages of 2 MiB if possible. Such a page needs one page table entry instead of 512.
         libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_COLLAPSE)
+
+
+def release_files(libc, areas):
+    # Removes unchanged pages of files, mostly libraries, from the page table of this process. They stay in the kernel's
+    # page cache, and a first use maps them again. Children map the pages that they use themselves in any case, because
+    # a fork does not copy these entries. `areas` has the lines of proc_pid_smaps(5).
+    import ctypes
+
+    MADV_DONTNEED = 4
+    area = None
+    for line in areas:
+        name, *values = line.split()
+        if not name.endswith(":"):
+            access, _, _, inode = values[:4]
+            area = name.split("-") if access in ("r-xp", "r--p") and inode != "0" else None
+        elif name == "Anonymous:" and area is not None and values[0] == "0":
+            start, end = (int(address, 16) for address in area)
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_DONTNEED)
