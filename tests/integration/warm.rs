@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::harness::{
     BusyProcessors, FORK_SERVER_PROCESSES, McpProcess, SYNC_TIMEOUT, ServerBuilder,
     alive_with_marker, descendants, eventually, open_descriptors, ordinary_user, public_python,
-    resident_kibibytes, root,
+    resident_kibibytes, root, status_of,
 };
 
 tests! {
@@ -40,6 +40,7 @@ tests! {
         nothing_passes_from_one_script_to_the_next,
         random_numbers_are_new_in_each_run,
         scripts_with_light_imports_have_an_interpreter_of_their_own,
+        fork_servers_keep_no_libraries_mapped,
         honest_scripts_print_the_same_warm_and_cold,
         numbers_are_computed_as_in_a_new_interpreter;
 }
@@ -876,6 +877,17 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     assert_eq!(result.text(), "STDOUT:\nFalse True\n3 7\n\nExecution completed successfully.");
     assert_eq!(result.execution()["warm"], true);
     server.finish();
+}
+
+/// Loading the packages maps more than 25 MiB of their libraries.
+fn fork_servers_keep_no_libraries_mapped() {
+    let server = warm("numpy,sympy,z3");
+    let mapped_kibibytes = |pid| {
+        let mapped = status_of(pid, "RssFile").unwrap_or_default();
+        mapped.trim_end_matches(" kB").parse().unwrap_or(0)
+    };
+    let most: u64 = descendants(server.pid()).into_iter().map(mapped_kibibytes).max().unwrap();
+    assert!((1_000..16_000).contains(&most), "{most}");
 }
 
 /// Waits until only the processes of warm interpreters are left.
