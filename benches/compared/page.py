@@ -121,7 +121,7 @@ def better(report: dict[str, Any]) -> str:
                 if their is not None and our is not None and (their < our * 0.95 if is_less else their > our * 1.05):
                     won.append(f"{name} {number(their)}{' ' * bool(unit)}{unit} ({number(our)})")
             if won:
-                parts.append("Better figures: " + "; ".join(won) + ".")
+                parts.append("Better than this server (in parentheses): " + "; ".join(won) + ".")
             else:
                 parts.append("No measured figure is better.")
         else:

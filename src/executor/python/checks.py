@@ -8,7 +8,7 @@ def check_counters(channel):
     #
     # This code runs in the script's process, so a script can forge its counts and values. The server does not trust
     # them.
-    import os, sys
+    import builtins, os, sys
 
     FIELDS = {"b": "body", "o": "orelse", "f": "finalbody", "h": "handlers", "c": "cases"}
     ONLY_AST = 0x400
@@ -20,6 +20,17 @@ def check_counters(channel):
     OPERANDS_MAX, VALUES_MAX, CHARACTERS_MAX, BITS_MAX, ITEMS_MAX, DEPTH_MAX = 6, 8, 120, 400, 20, 3
     EXCEPTIONS_MAX, FRAMES_MAX, SECONDS_MIN, SECONDS_MAX = 8, 100, 0.01, 0.5
     seconds_left = SECONDS_MAX
+    # The types of values that a second use does not change, and the names of such types in modules.
+    DATA = {bool, int, float, complex, str, bytes, type(None)}
+    MODULE_DATA = {
+        ("fractions", "Fraction"), ("decimal", "Decimal"), ("datetime", "date"), ("datetime", "datetime"),
+        ("datetime", "timedelta"),
+    }
+    COLLECTIONS = {str, bytes, range, list, tuple, set, frozenset, dict}
+    MODULE_COLLECTIONS = {("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "deque")}
+    # The maximum number of items of a value, and of bits of an integer.
+    DATA_MAX = 2_000_000
+    own_builtins, size_of = dict(vars(builtins)), len
     # The tests whose values are recorded. Each entry has the statement, its test, the number of the check, a function,
     # the operands, their values, and the PID. The function returns COUNT_MAX minus the number of failures.
     watched = []
@@ -31,7 +42,7 @@ def check_counters(channel):
     undo = []
 
     def send(kind, content):
-        rest = memoryview(kind + len(content).to_bytes(4, "little") + content)
+        rest = memoryview(kind + size_of(content).to_bytes(4, "little") + content)
         while rest:
             rest = rest[os.write(channel, rest):]
 
@@ -53,7 +64,7 @@ def check_counters(channel):
 
     def inferred(script, total, edits, compile):
         # Returns the code of a script that needs no counters. Its checks are statements of the module, so each of them
-        # is executed at most once. The line at which the script ended tells which of them held.
+        # is executed at most once. The line at which the script ended determines which of them held.
         import atexit
 
         nonlocal infer
@@ -68,35 +79,33 @@ def check_counters(channel):
                 if (code.co_filename, code.co_name) == ("<verification>", "<module>"):
                     break
                 trace = trace.tb_next
+            failed = None
             for edit in edits:
                 check, lines = edit[1:].split(":")
                 check, (first, last) = int(check), map(int, lines.split("-"))
                 if error is None or (trace is not None and last < trace.tb_lineno):
                     counts[3 * check] = 1
-                elif trace is not None and first <= trace.tb_lineno:
-                    has_failed = type(error) is AssertionError and trace.tb_next is None
-                    counts[3 * check + 1] = int(has_failed)
-                    if sys.gettrace() is None and sys.getprofile() is None:
-                        fails_again = run_again(check, first, last, trace.tb_frame.f_globals)
-                        counts[3 * check + 1] = int(has_failed or fails_again)
+                elif trace is not None and first <= trace.tb_lineno and has_failed(error, trace):
+                    counts[3 * check + 1] = 1
+                    failed = check, first, last
+            if failed is not None and sys.gettrace() is None and sys.getprofile() is None:
+                fail_again(*failed, trace.tb_frame)
 
-        def run_again(check, first, last, names):
-            # Runs a check again with counters. If it fails again, sends the values that it compares. Returns whether it
-            # failed again. The statement takes little time and has no effects, because the analysis requires
-            # counters for all other statements.
-            lines = script.replace("\r\n", "\n").replace("\r", "\n").split("\n")[first - 1 : last]
-            plan = "%d t%d:b0" % (total, check)
+        def fail_again(check, first, last, frame):
+            # Runs a failed check again, with counters, to send the values that it compares. Only sends the values of
+            # its names if that could have effects, take long, or compare other values.
+            text = "\n" * (first - 1) + "".join(lines_of(script)[first - 1 : last])
             try:
-                code = counted("\n" * (first - 1) + "\n".join(lines), plan, compile)
-                code = code.replace(co_filename="<verification>")
-                if not any(is_changed_by_use(names.get(name), names) for name in code.co_names):
-                    guarded(lambda: exec(code, names))
+                code = counted(text, "%d t%d:b0" % (total, check), compile)
+                statement, test, *_ = watched[0]
+                if all(is_same_again(name, frame.f_globals) for name in names_read(statement)):
+                    exec(code.replace(co_filename="<verification>"), frame.f_globals)
+                else:
+                    send_values((statement, test, check, None, (), (), own_number), frame)
             except Exception as error:
                 report_failure(error)
             finally:
-                has_failed = any(it[2] == check and it[3]() < COUNT_MAX for it in watched)
                 forget_counters()
-            return has_failed
 
         def send_counts():
             if counts and os.getpid() == own_number:
@@ -105,9 +114,57 @@ def check_counters(channel):
         atexit.register(send_counts)
         return compile(script, "<string>", "exec", dont_inherit=True)
 
-    def is_changed_by_use(value, names):
-        # Returns whether a value is an iterator, or a function of the script with the global variables `names`.
-        return hasattr(type(value), "__next__") or (type(value) is type(shown) and value.__globals__ is names)
+    def has_failed(error, trace):
+        # Returns whether an `assert` raised an exception because its condition is false. Its message can then raise
+        # another exception. Python loads the class AssertionError between the condition and the message.
+        if type(error) is AssertionError and trace.tb_next is None:
+            return True
+        import dis
+
+        is_false = False
+        for instruction in dis.get_instructions(trace.tb_frame.f_code):
+            if instruction.offset > trace.tb_lasti:
+                return is_false
+            if instruction.opname in ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"):
+                is_false = "COMMON" not in instruction.opname or "AssertionError" in instruction.argrepr
+            elif instruction.opname == "RAISE_VARARGS":
+                is_false = False
+        return is_false
+
+    def is_same_again(name, names):
+        # Returns whether a second use of a global variable has no effects, takes little time and gives the same result.
+        if name not in names:
+            return vars(builtins).get(name) is own_builtins.get(name)
+        value = names[name]
+        kind = type(value)
+        if kind is type(len):
+            return type(value.__self__) is type(sys)
+        if issubclass(kind, type):
+            return value in DATA or name_of(value) in MODULE_DATA
+        return kind is type(sys) or is_data(value, [DATA_MAX])
+
+    def is_data(value, left):
+        # Returns whether a value consists of numbers, texts and collections of them. The list `left` contains the
+        # number of items that may still follow.
+        kind = type(value)
+        if kind is int:
+            return value.bit_length() < DATA_MAX
+        if name_of(kind) == ("collections", "defaultdict"):
+            # The function for missing keys could have effects, unless it is a type.
+            return value.default_factory in COLLECTIONS | DATA and is_data(dict(value), left)
+        if kind not in COLLECTIONS and name_of(kind) not in MODULE_COLLECTIONS:
+            return kind in DATA or name_of(kind) in MODULE_DATA
+        left[0] -= len(value)
+        if left[0] < 0:
+            return False
+        if kind in (str, bytes, range):
+            return True
+        if isinstance(value, dict) and not is_data(list(value.values()), left):
+            return False
+        return set(map(type, value)) <= DATA or all(is_data(item, left) for item in value)
+
+    def name_of(kind):
+        return kind.__module__, kind.__name__
 
     def count_checks(script, plan, compile):
         # Returns the code of the script with counters. A counter is a C function (`repeat.__next__`) that returns None
@@ -376,23 +433,15 @@ def check_counters(channel):
             error = error.__context__
         return None
 
-    def send_values(check, frame):
+    def lines_of(script):
+        # Returns the lines of a script as Python's tokenizer splits them.
+        return [line + "\n" for line in script.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+    def names_read(node):
+        # Returns the names that a syntax tree reads and does not bind, in the order of the source.
         import _ast
 
-        _, test, number, _, operands, kept, own_number = check
-        if os.getpid() != own_number:
-            return
-        lines = [line.encode() for line in source.splitlines(True)]
-
-        def text_of(node):
-            part = lines[node.lineno - 1 : node.end_lineno]
-            part[-1] = part[-1][: node.end_col_offset]
-            part[0] = part[0][node.col_offset :]
-            return b"".join(part).decode()
-
-        # If a value was not stored, its entry is the list itself.
-        values = [(text_of(operand), value) for operand, value in zip(operands, kept or ()) if value is not kept]
-        bound, nodes, names = set(), [test], {}
+        bound, nodes, names = set(), [node], {}
         while nodes:
             node = nodes.pop()
             if isinstance(node, _ast.Name):
@@ -404,13 +453,28 @@ def check_counters(channel):
                 part = getattr(node, field, None)
                 part = part if isinstance(part, list) else [part]
                 nodes.extend(item for item in reversed(part) if isinstance(item, _ast.AST))
+        return [name for name in names if name not in bound and not name.startswith(PREFIX)]
+
+    def send_values(check, frame):
+        _, test, number, _, operands, kept, own_number = check
+        if os.getpid() != own_number:
+            return
+        lines = [line.encode() for line in lines_of(source)]
+
+        def text_of(node):
+            part = lines[node.lineno - 1 : node.end_lineno]
+            part[-1] = part[-1][: node.end_col_offset]
+            part[0] = part[0][node.col_offset :]
+            return b"".join(part).decode()
+
+        # If a value was not stored, its entry is the list itself.
+        values = [(text_of(operand), value) for operand, value in zip(operands, kept or ()) if value is not kept]
         own, shared = frame.f_locals, frame.f_globals
-        for name in names:
-            if name not in bound and not name.startswith(PREFIX):
-                if name in own:
-                    values.append((name, own[name]))
-                elif name in shared:
-                    values.append((name, shared[name]))
+        for name in names_read(test):
+            if name in own:
+                values.append((name, own[name]))
+            elif name in shared:
+                values.append((name, shared[name]))
         parts = [str(number)]
         for text, value in values[:VALUES_MAX]:
             told = shown(value)
@@ -426,15 +490,14 @@ def check_counters(channel):
         if issubclass(kind, type) or kind in (type(sys), type(shown), type(len), type([].append)):
             return None
         try:
-            is_plain = kind in (str, bytes, int, float, bool, complex)
-            told = bounded(value, 0) if is_plain else guarded(lambda: bounded(value, 0))
+            told = bounded(value, 0) if kind in (str, bytes, int, float, bool, complex) else guarded(value)
         except BaseException:
             return None
         return None if " at 0x" in told else told[: 2 * CHARACTERS_MAX]
 
-    def guarded(work):
-        # Returns the result of a function that may run code of the script. Discards the output of this code. Limits
-        # the time for all these functions together.
+    def guarded(value):
+        # Returns the text of a value whose class may be code of the script. Discards the output of this code. Limits
+        # the time for all values together.
         import _signal
 
         class TooLong(BaseException):
@@ -452,7 +515,7 @@ def check_counters(channel):
         try:
             sys.stdout = sys.stderr = None
             _signal.setitimer(timer, seconds_left)
-            return work()
+            return bounded(value, 0)
         finally:
             seconds_left = _signal.setitimer(timer, 0)[0]
             _signal.signal(_signal.SIGALRM, before)

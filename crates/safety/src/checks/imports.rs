@@ -37,6 +37,11 @@ impl<'a> Imports<'a> {
         self.0.get(name).map(String::as_str)
     }
 
+    /// Returns the qualified names of all imported names.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(String::as_str)
+    }
+
     /// Returns the qualified name of an expression that consists of names and attributes. A name that was not imported
     /// stands for itself.
     pub(super) fn path(&self, expr: &Expr) -> Option<String> {

@@ -8,7 +8,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "all other expressions may have effects")]
 
 use ruff_python_ast::visitor::{Visitor, walk_expr};
-use ruff_python_ast::{Expr, Number, Operator, Stmt, StmtAssert};
+use ruff_python_ast::{CmpOp, Expr, Number, Operator, Stmt, StmtAssert};
 use ruff_source_file::LineIndex;
 use ruff_text_size::Ranged;
 
@@ -62,6 +62,38 @@ const QUICK: &[&str] = &[
     "type",
 ];
 
+/// Modules whose values a run can compare again, or that return such values. A script that imports other modules is
+/// likely to compare other values.
+const PLAIN_MODULES: &[&str] = &[
+    "__future__",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "copy",
+    "datetime",
+    "decimal",
+    "fractions",
+    "functools",
+    "hashlib",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "sys",
+    "textwrap",
+    "time",
+    "typing",
+];
+
+/// Functions of [`PLAIN_MODULES`] that create classes.
+const CLASS_MAKERS: &[&str] = &["collections.namedtuple", "typing.NamedTuple"];
+
 /// The largest exponent of a quick power. A power with a large exponent takes long.
 const EXPONENT_MAX: u8 = 64;
 
@@ -74,14 +106,18 @@ pub(super) fn infer_counts(
     lines: &LineIndex,
     work: &Work,
 ) {
+    let is_plain = |path: &str| {
+        let module = path.split('.').next().unwrap_or_default();
+        PLAIN_MODULES.contains(&module) && !CLASS_MAKERS.contains(&path)
+    };
+    if !imports.paths().all(is_plain) {
+        return;
+    }
     let of_module = |check: &Check| {
         let [Edit { path, action: Action::CountTest }] = &*check.edits else { return None };
         let index: usize = path.strip_prefix('b')?.parse().ok()?;
         let Stmt::Assert(assert) = body.get(index)? else { return None };
-        let after = index.checked_sub(1).and_then(|before| body.get(before));
-        let starts_line = after.is_none_or(|it| has_line_break(source, it, assert));
-        let ends_line = body.get(index + 1).is_none_or(|it| has_line_break(source, assert, it));
-        (check.kind == CheckKind::Assert && starts_line && ends_line).then_some(assert)
+        (check.kind == CheckKind::Assert && has_own_lines(source, assert)).then_some(assert)
     };
     let is_repeatable = |assert: &StmtAssert| {
         let mut effects = Effects { imports, work, found: false };
@@ -102,10 +138,20 @@ pub(super) fn infer_counts(
     }
 }
 
-/// Returns whether a line break is between two statements.
-fn has_line_break(source: &str, before: &impl Ranged, after: &impl Ranged) -> bool {
-    let between = source.get(before.end().to_usize()..after.start().to_usize());
-    between.is_some_and(|between| between.contains(['\n', '\r']))
+/// Returns whether a statement shares its lines with nothing but a comment, and has no backslash. A backslash can
+/// continue a line, or make the compiler warn.
+fn has_own_lines(source: &str, statement: &impl Ranged) -> bool {
+    let is_break = |c| matches!(c, '\n' | '\r');
+    let (start, end) = (statement.start().to_usize(), statement.end().to_usize());
+    let (Some(before), Some(text), Some(after)) =
+        (source.get(..start), source.get(start..end), source.get(end..))
+    else {
+        return false;
+    };
+    let rest = after.split(is_break).next().unwrap_or_default().trim_start_matches([' ', '\t']);
+    (before.is_empty() || before.ends_with(is_break))
+        && (rest.is_empty() || rest.starts_with('#'))
+        && !text.contains('\\')
 }
 
 /// Looks for an expression that may have effects, or that may take long.
@@ -132,10 +178,14 @@ impl<'s> Visitor<'s> for Effects<'_, '_> {
                 (Operator::Pow | Operator::LShift, _) => true,
                 _ => false,
             },
+            // The compiler warns about an identity with a literal.
+            Expr::Compare(it) => {
+                it.ops.iter().any(|op| matches!(op, CmpOp::Is | CmpOp::IsNot))
+                    && !it.comparators.iter().all(Expr::is_none_literal_expr)
+            }
             Expr::Attribute(_)
             | Expr::BoolOp(_)
             | Expr::UnaryOp(_)
-            | Expr::Compare(_)
             | Expr::If(_)
             | Expr::Name(_)
             | Expr::Subscript(_)

@@ -114,6 +114,11 @@ fn a_plan_without_edits_needs_quick_asserts_of_the_module() {
         "assert x == 2; assert x == 3",
         "print(x); assert x == 3",
         "assert x == 2; print(x)",
+        "x; \\\n assert x == 3",
+        "assert x == 2; \\\nprint(x)",
+        // The compiler may warn.
+        "assert x is 2",
+        "assert x == '\\d'",
         // The statement is not in the body of the module, or is another form of a check.
         "for y in x:\n    assert y == 2",
         "def g():\n    assert x == 2",
@@ -123,6 +128,8 @@ fn a_plan_without_edits_needs_quick_asserts_of_the_module() {
         "import sys\nsys.exit(x)",
         // The operators of a class may have effects.
         "class C:\n    pass\nassert x == 2",
+        "import sympy\nassert x == 2",
+        "from collections import namedtuple\nassert x == 2",
     ] {
         let source = format!("x = f(1)\nassert x == 2\n{others}\n");
         let plan = check_plan(&checks(&source));
