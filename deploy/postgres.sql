@@ -4,7 +4,7 @@
 --
 -- Run it once, as a superuser, in an empty database:
 --
---     createdb qwed
+--     createdb --encoding UTF8 --template template0 qwed
 --     psql -d qwed -f deploy/postgres.sql
 --     psql -d qwed -c '\password qwed_owner' -c '\password qwed_server'
 --

@@ -55,7 +55,7 @@ class Postgres:
             entry = names.get("postgres") or names["nobody"]
             self.user = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
             os.chown(self.folder, entry.pw_uid, entry.pw_gid)
-        self.run("initdb", "-D", self.folder / "data", "-U", "qwed", "-A", "trust", "--no-sync")
+        self.run("initdb", "-D", self.folder / "data", "-U", "qwed", "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale")
         self.start()
         self.sql("CREATE DATABASE jobs", "postgres")
 

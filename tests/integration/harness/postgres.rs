@@ -97,7 +97,18 @@ impl Postgres {
         let this = Self { folder, port, options, cleaner };
         Self::run(
             "initdb",
-            &["-D", data.to_str().unwrap(), "-U", "qwed", "-A", "trust", "--no-sync"],
+            &[
+                "-D",
+                data.to_str().unwrap(),
+                "-U",
+                "qwed",
+                "-A",
+                "trust",
+                "--no-sync",
+                "-E",
+                "UTF8",
+                "--no-locale",
+            ],
         );
         this.begin();
         this

@@ -35,8 +35,8 @@ const IS_THERE: &str = "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS
 ///
 /// # Errors
 ///
-/// [`DatabaseError`] if the schema is newer than the last version, or if a migration fails. After an error, nothing
-/// has changed.
+/// [`DatabaseError`] if the schema is newer than the last version, if the encoding of the database is not UTF-8, or if
+/// a migration fails. After an error, nothing has changed.
 pub(super) async fn migrate(
     client: &mut Client,
     migrations: &[Migration],
@@ -46,6 +46,12 @@ pub(super) async fn migrate(
     // The schema is usually up to date. Then this function needs neither the lock nor the right to change the schema.
     if up_to_date(version(client).await?, known)? {
         return Ok(());
+    }
+    // With another encoding, the database would compute other hashes of rows.
+    let encoding = client.query_one("SHOW server_encoding", &[]).await.map_err(statement)?;
+    let encoding: String = encoding.try_get(0).map_err(statement)?;
+    if encoding != "UTF8" {
+        return Err(DatabaseError::Encoding(encoding));
     }
     let transaction = client.transaction().await.map_err(statement)?;
     // Wait for this lock without a timeout, because another process may hold it for a long migration.

@@ -63,6 +63,12 @@ pub enum DatabaseError {
          the newer program on all servers, then start them again"
     )]
     Newer { found: i32, known: i32 },
+    /// The database cannot store all texts. The string is its encoding.
+    #[error(
+        "the encoding of the database is {0}, not UTF8: create it with `createdb --encoding UTF8 \
+         --template template0`"
+    )]
+    Encoding(String),
     #[error("failed to migrate the database's schema to version {version} ({name})")]
     Migrate { version: i32, name: &'static str, source: tokio_postgres::Error },
 }
@@ -78,6 +84,7 @@ impl DatabaseError {
             | Self::Connect { .. }
             | Self::Silent(_)
             | Self::Newer { .. }
+            | Self::Encoding(_)
             | Self::Migrate { .. } => false,
         }
     }
@@ -95,7 +102,11 @@ impl DatabaseError {
         match self {
             Self::Silent(_) | Self::NoAnswer => true,
             Self::Connect { source, .. } | Self::Statement(source) => of_server(source),
-            Self::Url(_) | Self::Tls(_) | Self::Newer { .. } | Self::Migrate { .. } => false,
+            Self::Url(_)
+            | Self::Tls(_)
+            | Self::Newer { .. }
+            | Self::Encoding(_)
+            | Self::Migrate { .. } => false,
         }
     }
 }

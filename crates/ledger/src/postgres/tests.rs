@@ -36,6 +36,15 @@ async fn the_schema_is_made_once_whoever_comes_first() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn a_database_with_another_encoding_is_refused() {
+    let options = "ENCODING SQL_ASCII TEMPLATE template0";
+    scratch::shared().sql("postgres", &format!("CREATE DATABASE ascii {options}"));
+    let error = open(&scratch::shared().url("ascii")).await.err().unwrap();
+    assert!(error.to_string().contains("SQL_ASCII, not UTF8: create it with"), "{error}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
     let url = scratch::shared().database();
     let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
