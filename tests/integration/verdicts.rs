@@ -264,7 +264,7 @@ fn the_values_of_a_failed_check_are_reported() {
         ),
         (
             "xs = list(range(10 ** 6))\nassert len(xs) == 5",
-            "line 2: len(xs) == 5; len(xs) = 1000000; xs = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, \
+            "line 2: len(xs) == 5; xs = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, \
              17, 18, 19, ... (1000000 items)]",
         ),
     ];
@@ -343,7 +343,7 @@ fn checks_have_the_same_counts_without_counters() {
         "def f():\n    f()\nf()\nassert xs == 1",
         "assert xs[0] == 7, {}['b']",
         "from fractions import Fraction as F\nassert F(xs[0], 3) * 2 == F(1, 2)",
-        "from collections import Counter, defaultdict\nd = defaultdict(int)\nd[4] = F = Counter(xs)\nassert d[4][2] == 5",
+        "from collections import Counter, defaultdict\nd = defaultdict(lambda: print('n'))\nd[4] = F = Counter(xs)\nassert d[4][2] == d[5]",
         // The condition raises an exception before it is false.
         "xs = [iter([1, 'a', 2])]\nassert sum(xs[0]) == 3\nassert xs == 1",
     ] {
@@ -364,16 +364,13 @@ fn checks_have_the_same_counts_without_counters() {
         ("xs = iter([1, 2])\ntotal = 5\nassert sum(xs) == total", "sum"),
         ("xs = [iter([1, 2])]\nassert sum(xs[0]) == 5", "sum"),
         ("sum = lambda x: 4\nassert sum(2) == 5", "sum"),
-        ("xs = [4, 5]\nsum = xs.pop\nassert sum() == 7", "sum"),
+        ("xs = [4, 5]\nsum = xs.pop\nassert sum(0) == 7", "sum"),
         (
             "P = type('P', (), {'__eq__': lambda self, other: print('twice')})\nx = P()\nassert x == 3, 'no'",
             "==",
         ),
         ("xs = range(10 ** 9)\nassert len(xs) == 5", "len"),
-        (
-            "from collections import defaultdict\nd = defaultdict(lambda: print('twice') or 4)\nassert d[1] == 5",
-            "d[1]",
-        ),
+        ("import heapq\nxs = [2, 3]\nmin = heapq.heappop\nassert min(xs) == 5", "min"),
     ] {
         let result = warm.execute(code);
         assert_eq!(verification(&result.meta)["outcome"], "refuted", "{result:?}");

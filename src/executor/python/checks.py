@@ -24,12 +24,16 @@ def check_counters(channel):
     DATA = {bool, int, float, complex, str, bytes, type(None)}
     MODULE_DATA = {
         ("fractions", "Fraction"), ("decimal", "Decimal"), ("datetime", "date"), ("datetime", "datetime"),
-        ("datetime", "timedelta"),
+        ("datetime", "time"), ("datetime", "timedelta"),
     }
     COLLECTIONS = {str, bytes, range, list, tuple, set, frozenset, dict}
-    MODULE_COLLECTIONS = {("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "deque")}
-    # The maximum number of items of a value, and of bits of an integer.
-    DATA_MAX = 2_000_000
+    # A defaultdict has stored the value of a missing key at the first use.
+    MODULE_COLLECTIONS = {
+        ("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "defaultdict"),
+        ("collections", "deque"),
+    }
+    # The maximum number of items of a value, and of bits of an integer. Operations on larger values take long.
+    DATA_MAX = 50_000
     own_builtins, size_of = dict(vars(builtins)), len
     # The tests whose values are recorded. Each entry has the statement, its test, the number of the check, a function,
     # the operands, their values, and the PID. The function returns COUNT_MAX minus the number of failures.
@@ -79,17 +83,18 @@ def check_counters(channel):
                 if (code.co_filename, code.co_name) == ("<verification>", "<module>"):
                     break
                 trace = trace.tb_next
-            failed = None
+            reached = None
             for edit in edits:
                 check, lines = edit[1:].split(":")
                 check, (first, last) = int(check), map(int, lines.split("-"))
                 if error is None or (trace is not None and last < trace.tb_lineno):
                     counts[3 * check] = 1
-                elif trace is not None and first <= trace.tb_lineno and has_failed(error, trace):
-                    counts[3 * check + 1] = 1
-                    failed = check, first, last
-            if failed is not None and sys.gettrace() is None and sys.getprofile() is None:
-                fail_again(*failed, trace.tb_frame)
+                elif trace is not None and first <= trace.tb_lineno:
+                    reached = check, first, last
+            if reached is not None and has_failed(error, trace):
+                counts[3 * reached[0] + 1] = 1
+                if sys.gettrace() is None and sys.getprofile() is None:
+                    fail_again(*reached, trace.tb_frame)
 
         def fail_again(check, first, last, frame):
             # Runs a failed check again, with counters, to send the values that it compares. Only sends the values of
@@ -138,9 +143,9 @@ def check_counters(channel):
         value = names[name]
         kind = type(value)
         if kind is type(len):
-            return type(value.__self__) is type(sys)
+            return value.__self__ in (builtins, sys.modules.get("math"))
         if issubclass(kind, type):
-            return value in DATA or name_of(value) in MODULE_DATA
+            return value in DATA or name_of(value) in MODULE_DATA | MODULE_COLLECTIONS
         return kind is type(sys) or is_data(value, [DATA_MAX])
 
     def is_data(value, left):
@@ -148,20 +153,15 @@ def check_counters(channel):
         # number of items that may still follow.
         kind = type(value)
         if kind is int:
-            return value.bit_length() < DATA_MAX
-        if name_of(kind) == ("collections", "defaultdict"):
-            # The function for missing keys could have effects, unless it is a type.
-            return value.default_factory in COLLECTIONS | DATA and is_data(dict(value), left)
+            return value.bit_length() <= DATA_MAX
         if kind not in COLLECTIONS and name_of(kind) not in MODULE_COLLECTIONS:
             return kind in DATA or name_of(kind) in MODULE_DATA
         left[0] -= len(value)
-        if left[0] < 0:
-            return False
-        if kind in (str, bytes, range):
-            return True
-        if isinstance(value, dict) and not is_data(list(value.values()), left):
-            return False
-        return set(map(type, value)) <= DATA or all(is_data(item, left) for item in value)
+        if left[0] < 0 or kind in (str, bytes, range):
+            return left[0] >= 0
+        return all(is_data(item, left) for item in value) and (
+            not isinstance(value, dict) or all(is_data(item, left) for item in value.values())
+        )
 
     def name_of(kind):
         return kind.__module__, kind.__name__

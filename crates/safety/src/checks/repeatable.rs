@@ -67,14 +67,11 @@ const QUICK: &[&str] = &[
 const PLAIN_MODULES: &[&str] = &[
     "__future__",
     "bisect",
-    "calendar",
     "cmath",
     "collections",
-    "copy",
     "datetime",
     "decimal",
     "fractions",
-    "functools",
     "hashlib",
     "heapq",
     "itertools",
@@ -82,20 +79,15 @@ const PLAIN_MODULES: &[&str] = &[
     "math",
     "operator",
     "random",
-    "re",
     "statistics",
     "string",
     "sys",
     "textwrap",
-    "time",
     "typing",
 ];
 
-/// Functions of [`PLAIN_MODULES`] that create classes.
-const CLASS_MAKERS: &[&str] = &["collections.namedtuple", "typing.NamedTuple"];
-
-/// The largest exponent of a quick power. A power with a large exponent takes long.
-const EXPONENT_MAX: u8 = 64;
+/// The largest exponents of quick powers: of a literal, and of another value, which may already be large.
+const EXPONENT_MAX: (u8, u8) = (64, 4);
 
 /// Replaces the edits of all checks by [`Action::Infer`], if a run can count them without an edit.
 pub(super) fn infer_counts(
@@ -106,11 +98,10 @@ pub(super) fn infer_counts(
     lines: &LineIndex,
     work: &Work,
 ) {
-    let is_plain = |path: &str| {
-        let module = path.split('.').next().unwrap_or_default();
-        PLAIN_MODULES.contains(&module) && !CLASS_MAKERS.contains(&path)
-    };
-    if !imports.paths().all(is_plain) {
+    let is_plain =
+        |path: &str| path.split('.').next().is_some_and(|module| PLAIN_MODULES.contains(&module));
+    // A named tuple is an instance of a class of the script.
+    if !imports.paths().all(is_plain) || source.contains("namedtuple") {
         return;
     }
     let of_module = |check: &Check| {
@@ -167,13 +158,18 @@ impl<'s> Visitor<'s> for Effects<'_, '_> {
         self.found |= match expr {
             Expr::Call(call) => {
                 let path = self.imports.path(&call.func);
-                // A key is a function of the script.
+                // A key is a function of the script. A sum of lists takes long.
                 let has_key = call.arguments.find_keyword("key").is_some();
-                has_key || !path.is_some_and(|path| QUICK.contains(&&*path))
+                let is_quick = path.is_some_and(|path| {
+                    QUICK.contains(&&*path) && (path != "sum" || call.arguments.len() == 1)
+                });
+                has_key || !is_quick
             }
             Expr::BinOp(it) => match (it.op, &*it.right) {
-                (Operator::Pow, Expr::NumberLiteral(it)) => {
-                    !matches!(&it.value, Number::Int(it) if it.as_u8().is_some_and(|it| it <= EXPONENT_MAX))
+                (Operator::Pow, Expr::NumberLiteral(exponent)) => {
+                    let (of_literal, of_other) = EXPONENT_MAX;
+                    let max = if it.left.is_number_literal_expr() { of_literal } else { of_other };
+                    !matches!(&exponent.value, Number::Int(it) if it.as_u8().is_some_and(|it| it <= max))
                 }
                 (Operator::Pow | Operator::LShift, _) => true,
                 _ => false,
