@@ -50,6 +50,21 @@ def check_counters(channel):
         while rest:
             rest = rest[os.write(channel, rest):]
 
+    def send_at_exit(counts_of):
+        # Registers a function that sends the counts when the script ends. Returns this function.
+        import atexit
+
+        own_number = os.getpid()
+
+        def send_counts():
+            # A child of the script has the descriptor too, but must not send anything.
+            counts = counts_of()
+            if counts and os.getpid() == own_number:
+                send(b"C", b"".join(count.to_bytes(8, "little") for count in counts))
+
+        atexit.register(send_counts)
+        return send_counts
+
     def counted(script, plan, compile):
         total, *edits = plan.split(" ")
         if edits[0][0] == "i":
@@ -69,8 +84,6 @@ def check_counters(channel):
     def inferred(script, total, edits, compile):
         # Returns the code of a script that needs no counters. Its checks are statements of the module, so each of them
         # is executed at most once. The line at which the script ended determines which of them held.
-        import atexit
-
         nonlocal infer
         own_number = os.getpid()
 
@@ -112,11 +125,7 @@ def check_counters(channel):
             finally:
                 forget_counters()
 
-        def send_counts():
-            if counts and os.getpid() == own_number:
-                send(b"C", b"".join(count.to_bytes(8, "little") for count in counts))
-
-        atexit.register(send_counts)
+        send_at_exit(lambda: counts)
         return compile(script, "<string>", "exec", dont_inherit=True)
 
     def has_failed(error, trace):
@@ -336,14 +345,8 @@ def check_counters(channel):
                 added[PREFIX + str(number)] = counter.__next__
         for number in not_found:
             next(counters[number])
-        def send_counts():
-            # A child of the script has the descriptor too, but must not send anything.
-            if os.getpid() != own_number:
-                return
-            counts = (COUNT_MAX - counter.__length_hint__() for counter in counters)
-            send(b"C", b"".join(count.to_bytes(8, "little") for count in counts))
+        send_counts = send_at_exit(lambda: [COUNT_MAX - counter.__length_hint__() for counter in counters])
 
-        atexit.register(send_counts)
         def count_status(held, failed):
             # Returns a function that counts an exit status. A status that is neither 0 nor None is a failure, even if
             # the operating system truncates it to 0. The function calls no methods of the script's object.
