@@ -1312,10 +1312,10 @@ fn a_disk_that_is_full_loses_no_answer() {
     let line = |number| json!({ "id": format!("d{number}"), "code": code(number) });
     batch.write(&(0..20).map(line).collect::<Vec<_>>());
     let results = batch.path("results.jsonl");
-    // The file cannot grow beyond 100 KiB. The shell ignores SIGXFSZ, so writes fail instead.
+    // The file cannot grow beyond 200 KiB. The shell ignores SIGXFSZ, so writes fail instead.
     let full = batch.command(&["--output", path_text(&results)]);
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$0\" \"$@\""]);
+    command.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\""]);
     command.arg(full.get_program()).args(full.get_args()).env_clear();
     command.envs(full.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let done = Done::of(command.stdin(Stdio::null()).output().unwrap());
