@@ -18,13 +18,14 @@ tests! {
         other_names_and_contents_are_refused,
         checks_know_the_names_of_inputs;
     needs [Sandbox]:
-        files_are_read_cold_and_as_a_job,
         only_the_passed_files_are_read,
         an_input_is_no_archive_of_modules,
         inputs_are_in_the_decision_and_in_the_evidence,
         lines_of_a_batch_have_inputs,
         files_are_passed_at_the_command_line;
-    needs [Tier3]:
+    needs [Sandbox, Packages]:
+        files_are_read_cold_and_as_a_job;
+    needs [Tier3, Packages]:
         files_are_read_warm;
     needs [Tier2, PublicPython]:
         files_are_read_at_every_tier;
