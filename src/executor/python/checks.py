@@ -42,7 +42,7 @@ def check_counters(channel):
     # The counts of a script without counters, and the function that determines them. The function takes the exception
     # that ended the script, or None. It is None for other scripts, and after the end.
     counts, infer = [], None
-    # The functions that undo the effects of a rehearsal.
+    # The functions that remove the counters again.
     undo = []
 
     def send(kind, content):
@@ -66,9 +66,11 @@ def check_counters(channel):
         return send_counts
 
     def counted(script, plan, compile):
+        # The plan has the number of checks, and the edits of the tree in the reverse order of the source.
         total, *edits = plan.split(" ")
+        total = int(total)
         if edits[0][0] == "i":
-            return inferred(script, int(total), edits, compile)
+            return inferred(script, total, edits, compile)
         # Pauses the garbage collector. Each collection would visit the many objects of the tree, which are not
         # garbage.
         import gc
@@ -76,7 +78,7 @@ def check_counters(channel):
         is_enabled = gc.isenabled()
         gc.disable()
         try:
-            return count_checks(script, plan, compile)
+            return count_checks(script, total, edits, compile)
         finally:
             if is_enabled:
                 gc.enable()
@@ -115,11 +117,10 @@ def check_counters(channel):
             text = "\n" * (first - 1) + "".join(lines_of(script)[first - 1 : last])
             try:
                 code = counted(text, "%d t%d:b0" % (total, check), compile)
-                statement, test, *_ = watched[0]
-                if all(is_same_again(name, frame.f_globals) for name in names_read(statement)):
+                if all(is_same_again(name, frame.f_globals) for name in names_read(watched[0][0])):
                     exec(code.replace(co_filename="<verification>"), frame.f_globals)
                 else:
-                    send_values((statement, test, check, None, (), (), own_number), frame)
+                    send_values(watched[0], frame)
             except Exception as error:
                 report_failure(error)
             finally:
@@ -175,11 +176,11 @@ def check_counters(channel):
     def name_of(kind):
         return kind.__module__, kind.__name__
 
-    def count_checks(script, plan, compile):
+    def count_checks(script, total, edits, compile):
         # Returns the code of the script with counters. A counter is a C function (`repeat.__next__`) that returns None
         # or True. It creates no frame, so tracebacks are the same as without counters. The counter of an exit status
         # is a Python function that returns before the script exits.
-        import _ast, atexit, builtins, itertools
+        import _ast, atexit, itertools
 
         nonlocal source
         source = script
@@ -193,10 +194,7 @@ def check_counters(channel):
         except (RecursionError, MemoryError):
             # The script is too deep for a tree. Python may still be able to compile it.
             return uncounted()
-        # The plan has the number of checks, and the edits of the tree. The edits are in the reverse order of the
-        # source.
-        total, *edits = plan.split(" ")
-        total, own_number = int(total), os.getpid()
+        own_number = os.getpid()
         # The counters and other functions that the edited tree calls, by their names.
         added = {}
         # Record values only if the script uses no profiler or tracer, which would count the functions that record
@@ -408,14 +406,10 @@ def check_counters(channel):
     def report_failure(error):
         # Sends the values that the failed check compared, if a failed check raised the exception that ended the
         # script.
-        try:
-            if watched and sys.gettrace() is None and sys.getprofile() is None:
-                found = failed_check(error)
-                if found is not None:
-                    send_values(*found)
-        except BaseException:
-            # Ignore errors, because these values are optional.
-            pass
+        if watched and sys.gettrace() is None and sys.getprofile() is None:
+            found = failed_check(error)
+            if found is not None:
+                send_values(*found)
 
     def failed_check(error):
         # Returns the watched check whose statement raised the exception or one of its contexts, and the frame of the

@@ -13,7 +13,7 @@ use ruff_source_file::LineIndex;
 use ruff_text_size::Ranged;
 
 use super::imports::Imports;
-use super::{Action, Check, CheckKind, Edit, flags};
+use super::{Action, Check, Edit, flags};
 use crate::work::Work;
 
 /// Functions that have no effects, and that take at most as long as reading their arguments.
@@ -108,7 +108,7 @@ pub(super) fn infer_counts(
         let [Edit { path, action: Action::CountTest }] = &*check.edits else { return None };
         let index: usize = path.strip_prefix('b')?.parse().ok()?;
         let Stmt::Assert(assert) = body.get(index)? else { return None };
-        (check.kind == CheckKind::Assert && has_own_lines(source, assert)).then_some(assert)
+        has_own_lines(source, assert).then_some(assert)
     };
     let is_repeatable = |assert: &StmtAssert| {
         let mut effects = Effects { imports, work, found: false };
