@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -14,6 +15,8 @@ tests! {
         a_replay_shows_differences_between_replays;
     needs [Tier3, Root]:
         a_run_has_one_processor_even_if_the_server_cannot_choose_it;
+    needs [Tier3, Root, FixedAddresses, Packages]:
+        addresses_do_not_depend_on_pids;
     needs [Tier3, Packages]:
         deterministic_runs_are_the_same_at_tier_3,
         runs_of_a_deterministic_server_are_warm_and_the_same,
@@ -316,6 +319,25 @@ fn a_run_has_one_processor_even_if_the_server_cannot_choose_it() {
     let mut server = builder.started_by(&program).connect();
     let result = server.execute_warm("import os\nprint(len(os.sched_getaffinity(0)))");
     assert_eq!((&result.execution()["warm"], printed(&result)), (&json!(true), "1"));
+}
+
+/// In a new PID namespace, PIDs have one or two digits.
+fn addresses_do_not_depend_on_pids() {
+    let folder = Scratch::new();
+    let with_short_pids = folder.path().join("server");
+    let unshare = "exec unshare --pid --fork --kill-child --mount-proc";
+    fs::write(&with_short_pids, format!("#!/bin/sh\n{unshare} '{}' \"$@\"\n", binary().display()))
+        .unwrap();
+    fs::set_permissions(&with_short_pids, fs::Permissions::from_mode(0o755)).unwrap();
+    let code = "import numpy, sympy, z3
+kept = [bytes(40 * n) for n in range(1, 60)]
+print([id(it) for it in kept], id(sympy.Symbol('abc')))";
+    let result = |program: &Path| {
+        let builder = ServerBuilder::new().without("QWED_MCP_WARM").started_by(program);
+        let mut server = builder.variable("QWED_MCP_DETERMINISTIC", "on").connect();
+        server.execute_warm(code).text().to_owned()
+    };
+    assert_eq!(result(&binary()), result(&with_short_pids));
 }
 
 fn addresses_that_cannot_be_fixed_are_reported() {
