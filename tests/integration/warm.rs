@@ -369,15 +369,27 @@ fn the_socket_of_a_run_is_of_no_use_to_the_script() {
 }
 
 fn limits_hold_and_the_next_call_is_warm_and_clean() {
-    let mut server = ServerBuilder::new()
-        .unchecked()
-        .variable(SYNC_TIMEOUT, "30000")
-        .variable("QWED_MCP_MEMORY_MB", "256")
-        .warm("json")
-        .connect();
-    server.wait_until_warm();
-    for (script, expected) in [
-        ("while True:\n    pass", "Execution timed out after 30.0 seconds."),
+    let server = |timeout_ms: &str| {
+        let server = ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, timeout_ms);
+        let mut server = server.variable("QWED_MCP_MEMORY_MB", "256").warm("json").connect();
+        server.wait_until_warm();
+        server
+    };
+    let hold = |mut server: McpProcess, scripts: &[(&str, &str)]| {
+        for (script, expected) in scripts {
+            let result = server.execute(script);
+            assert!(result.texts.join("\n").contains(expected), "{script}\n{:?}", result.texts);
+            assert_eq!(result.execution()["warm"], true, "{script}");
+            let next = server.execute("import os\nprint(os.listdir(), os.getpid())");
+            let clean = "STDOUT:\n[] 2\n\nExecution completed successfully.";
+            assert_eq!(next.text(), clean, "{script}");
+        }
+        let is_at_rest = || descendants(server.pid()).len() == AT_REST;
+        assert!(eventually(Duration::from_secs(5), is_at_rest).is_some());
+        server.finish();
+    };
+    hold(server("2000"), &[("while True:\n    pass", "Execution timed out after 2.0 seconds.")]);
+    let others = [
         ("print('x' * 3_000_000)", "OUTPUT TRUNCATED"),
         (
             "b = [bytearray(1 << 24) for _ in range(40)]\nimport time\ntime.sleep(2)",
@@ -388,16 +400,8 @@ fn limits_hold_and_the_next_call_is_warm_and_clean() {
         ("f = open('f', 'wb')\nwhile True:\n    f.write(bytes(1 << 20))", "OSError"),
         ("import os\nfor n in range(10000):\n    open(str(n), 'w').close()", "No space left"),
         ("import os, signal\nos.kill(-1, signal.SIGKILL)", "return code"),
-    ] {
-        let result = server.execute(script);
-        assert!(result.texts.join("\n").contains(expected), "{script}\n{:?}", result.texts);
-        assert_eq!(result.execution()["warm"], true, "{script}");
-        let next = server.execute("import os\nprint(os.listdir(), os.getpid())");
-        assert_eq!(next.text(), "STDOUT:\n[] 2\n\nExecution completed successfully.", "{script}");
-    }
-    let is_at_rest = || descendants(server.pid()).len() == AT_REST;
-    assert!(eventually(Duration::from_secs(5), is_at_rest).is_some());
-    server.finish();
+    ];
+    hold(server("30000"), &others);
 }
 
 fn a_fork_server_that_dies_is_replaced_and_no_call_is_lost() {
