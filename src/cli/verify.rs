@@ -161,9 +161,6 @@ async fn verify(
     let mut terminations = signal(SignalKind::terminate())?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = super::executor(settings, untrusted);
-    if claims.len() > 1 {
-        executor.warm_up();
-    }
     let receipts = super::receipt::writer_of_scripts(settings)?;
     let scripts = Scripts::new(settings, Gateway::blocking(settings), executor)
         .with_receipts(receipts.as_ref());

@@ -337,7 +337,6 @@ async fn pump(
     let executor = super::super::executor(&of_workers, untrusted);
     require_ready(executor.as_ref()).await?;
     let judging = require_hidden_answers(executor.as_ref(), &files, options).await?;
-    executor.warm_up();
     let receipts = super::super::receipt::writer_of_scripts(settings)?;
     let gateway = match run_by.analysis {
         Analysis::Blocks => Gateway::blocking(settings),
