@@ -1,4 +1,4 @@
-//! Says which model, engines and tools had a part in a result.
+//! Prints the model, engines and tools that contributed to a result.
 //!
 //! `cargo run --example ai_bill_of_materials`
 

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} {} {}", verification.verified, verification.status, verification.risk_level);
     assert!(verification.verified);
 
-    // The same from a registry that does not vet what is uploaded to it.
+    // The same manifest, but from a registry that does not vet uploads.
     let poisoned = MANIFEST.replace(r#""github.com""#, r#""clawdhub.com""#);
     let verification = guard.verify_manifest(&SkillManifest::parse(poisoned.as_bytes())?);
     println!("{} {} {}", verification.verified, verification.status, verification.risk_level);
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     assert_eq!(verification.risk_level.as_str(), "high");
 
-    // An allowlist of your own.
+    // Your own allowlists.
     let strict = SkillProvenanceGuard::new()
         .with_trusted_registries(["skills.example.org"])?
         .with_trusted_domains(["git.example.org"])?

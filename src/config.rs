@@ -29,9 +29,9 @@ const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default start time of the clocks in a deterministic run: 2026-01-01T00:00:00Z.
 pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
-/// The years in which the clocks of a deterministic run may start. For a time before the year 2000, the sandbox's
-/// replacement of the clocks (`fixed.c`) could not distinguish deadlines of the real-time clock from deadlines of
-/// monotonic clocks. The upper limit keeps the number of nanoseconds since 1970 within 64 bits.
+/// The years in which the clocks of a deterministic run may start. The library that replaces the clocks in the sandbox
+/// (`fixed.c`) could not distinguish real-time deadlines before the year 2000 from monotonic deadlines. The upper limit
+/// keeps the number of nanoseconds since 1970 within 64 bits.
 const RUN_YEARS: RangeInclusive<i32> = 2000..=2199;
 /// The default time for which a job is kept after its last change of state.
 const JOB_TTL: Duration = Duration::from_secs(3600);
@@ -184,7 +184,7 @@ pub struct Settings {
     /// The verdicts for which the result of a call contains an additional text for the model (`QWED_MCP_VERDICT_NOTE`).
     pub verdict_note: VerdictNote,
     /// Whether the server also runs variants of a verified script, with other numbers (`QWED_MCP_VACUITY`). Checks that
-    /// hold in all variants do not test the claim.
+    /// hold with any numbers do not test the claim.
     pub vacuity: bool,
     /// Whether a call receives the result of an earlier run of the same script, if the result cannot differ between
     /// runs (`QWED_MCP_ANSWER_ONCE`).
@@ -324,8 +324,7 @@ impl Settings {
                 .present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
             auth_token_file: variables.path("QWED_MCP_AUTH_TOKEN_FILE"),
-            // A value that is not UTF-8 becomes an empty URL, which is invalid. It must not count as missing, because
-            // the admin meant to set a URL.
+            // As above, a value that is not UTF-8 becomes an empty URL, which is invalid.
             store: variables
                 .present("QWED_MCP_STORE")
                 .map(|url| url.into_string().unwrap_or_default().into()),

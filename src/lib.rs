@@ -24,13 +24,13 @@
 //!
 //! | module | responsibility |
 //! |---|---|
-//! | `cli` | the command line, and the only exit codes |
+//! | `cli` | the command line, and all exit codes |
 //! | `http` * | HTTP for teams: connections, authentication, messages, scripts of pipelines |
 //! | `server` | the MCP side: tools, the steps of a call, replies, shutdown |
 //! | `transport` | JSON-RPC over stdio, with limits in both directions |
 //! | `jobs` | background jobs: states, queue, expiry |
 //! | `batch` | runs a file of scripts: writes one answer for each line |
-//! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run (identical runs once), audit |
+//! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run (once for identical calls), audit |
 //! | `bearer` * | authentication over HTTP, by tokens of the store and by access tokens |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence |
 //! | `verdict` | the verdict on a run: conclusion, checks, Verification Context |

@@ -48,8 +48,8 @@ pub(crate) enum Reader {
     Caller,
 }
 
-/// The target of the events about the addresses on which a server listens. These events have the level `info`, but
-/// are logged whenever warnings are logged. If the configured port is 0, only the log contains the actual port.
+/// The target of the events about the addresses on which a server listens. These events have the level `info`, but are
+/// logged whenever warnings are logged, because only the log contains the actual port if the configured port is 0.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
 /// The log target that means the whole program in a log filter, including the program's packages.

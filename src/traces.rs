@@ -1,7 +1,7 @@
 //! Sends spans of calls to an OpenTelemetry collector. The standard environment variables of OpenTelemetry configure
 //! this exporter.
 //!
-//! Nothing is sent or recorded unless `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. A
+//! Spans are recorded and sent only if `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. A
 //! span never contains code, output, tokens or users.
 //!
 //! The attributes of spans follow the [conventions for

@@ -186,8 +186,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the text for the model about a failed check, or about a script that verified nothing. `None` if
-    /// `wanted` excludes this text.
+    /// Returns the text for the model about a failed check, or about a script that verified nothing. `None` for other
+    /// verdicts, or if `wanted` excludes this text.
     pub(crate) fn note(&self, wanted: VerdictNote) -> Option<String> {
         match (self.outcome, wanted) {
             (Conclusion::Vacuous, VerdictNote::Vacuous | VerdictNote::All) => {}

@@ -1,4 +1,4 @@
-//! No source text crashes the safety analysis, none makes it fail, and none makes it work for longer than its bound.
+//! Checks that no source text crashes the analysis, makes it fail, or makes it exceed its limit of steps.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use qwed_mcp::safety;
 
 fuzz_target!(|source: &str| {
     let analysis = safety::analyze(source).unwrap();
-    // Where the bound is reached, what is being evaluated is still left, level by level.
+    // After the limit, the analysis leaves nested expressions with at most one more step for each level.
     assert!(analysis.steps <= safety::steps_max(source.len()) + safety::NESTING_MAX, "{} steps", analysis.steps);
     for finding in analysis.findings.iter().chain(&analysis.notes) {
         let text = finding.to_string();

@@ -1,4 +1,4 @@
-//! No arguments crash the gateway, and what it allows has nothing found in it.
+//! Checks that no arguments crash the gateway, and that an allowed script has no findings.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 fuzz_target!(|input: (bool, &str)| {
     let (is_execution, text) = input;
     let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
-    // Any JSON as arguments, or the text itself as code.
+    // The text is a JSON object of arguments, or else the script itself.
     let arguments = serde_json::from_str::<Map<String, Value>>(text)
         .unwrap_or_else(|_| Map::from_iter([("code".to_owned(), Value::from(text))]));
     let tool = if is_execution { "execute_python_code" } else { "verification_status" };

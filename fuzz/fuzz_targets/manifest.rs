@@ -1,4 +1,5 @@
-//! No manifest crashes the guard, what it trusts has no finding, and what is read twice is the same.
+//! Checks that no manifest crashes the guard, that a trusted manifest has no findings, and that `serde_json` reads the
+//! same fields.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! No line crashes the reader of the wire.
+//! Checks that no line crashes the parser of JSON-RPC messages.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -178,8 +178,7 @@ impl Id {
 }
 
 impl Ask {
-    /// Parses the line with this number. If the line is too long, `line` is an error that contains the maximum length
-    /// in bytes. `most` contains the limits of the batch, which the line cannot raise.
+    /// Like [`Self::parse`], but if the line is too long, `line` is an error with the maximum length in bytes.
     pub(super) fn take(
         number: u64,
         line: Result<&[u8], usize>,

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shard;
 
-/// The maximum length of a line, in bytes. Input files of 64 MiB, encoded as base64, fit in a line.
+/// The maximum length of a line, in bytes. A script's input files of 64 MiB in total, encoded as base64, fit in a line.
 pub(crate) const LINE_BYTES_MAX: usize = 96 * 1024 * 1024;
 
 /// The maximum number of lines that wait for a worker.

@@ -1,5 +1,5 @@
-//! Runs a batch: a file of scripts, one on each line. The answer to each line is one line of the results. This module
-//! never decides whether a script is allowed. The gateway decides this.
+//! Runs a batch: a file of scripts, one on each line. The answer to each line is one line of the results. Only the
+//! gateway decides whether a script is allowed.
 //!
 //! - `input` reads lines, and limits their length.
 //! - `ask` parses a line.

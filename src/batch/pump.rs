@@ -1,5 +1,5 @@
-//! Runs a batch: keeps as many lines in progress as there are workers, and answers each line once. This module never
-//! decides whether a script is allowed. The gateway decides this.
+//! Runs a batch: keeps as many lines in progress as there are workers, and answers each line once. Only the gateway
+//! decides whether a script is allowed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -77,7 +77,8 @@ struct Answers {
     writer: Writer,
     progress: Progress,
     order: Option<Order>,
-    /// Whether answers to cancelled lines are also written. This is `true` if the batch cannot be resumed.
+    /// Whether answers to cancelled lines are also written. This is `false` if the batch can be resumed, because
+    /// `--resume` then runs these lines.
     tells_cancelled: bool,
 }
 
@@ -265,8 +266,8 @@ impl From<Invalid> for Answer {
     }
 }
 
-/// Returns an answer as one line of JSON. Some readers, such as terminals, also split text at other characters than
-/// line feeds, so these characters are escaped.
+/// Returns an answer as one line of JSON. Escapes control characters, which terminals obey, and all characters at
+/// which some readers end a line.
 pub(super) fn to_line(answer: &Answer) -> Vec<u8> {
     // Serialization cannot fail for parsed or captured data.
     let text = serde_json::to_string(answer).unwrap_or_default();

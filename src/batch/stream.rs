@@ -69,8 +69,8 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Answers each line of `chunks` when its run has ended. Takes no further chunk while all workers are busy, or
-    /// while the client does not read answers. Ends with an error when the caller's token is revoked or has expired.
-    /// Runs that have started continue to their end.
+    /// while the client does not read answers. If the caller's token was revoked or has expired, sends an error as an
+    /// answer and takes no further line. Runs that have started continue to their end.
     pub(crate) async fn run(
         self,
         mut chunks: mpsc::Receiver<Chunk>,

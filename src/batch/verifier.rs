@@ -220,9 +220,8 @@ impl Verifier {
             }
             let run = self.run_once(permit, turn, &request, cancel).await;
             match run {
-                // Other processes kept this run from the processors or from pipes of the usual size, so its timeout
-                // proves nothing about the script. But if an earlier test has failed, the script has failed in any
-                // case.
+                // Other processes used the processors or the memory for pipes, so the timeout proves nothing about
+                // the script. But if an earlier test has failed, the script has failed in any case.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
                     runs.error = Some((STARVED.to_owned(), false));
                     return runs;
@@ -245,9 +244,9 @@ impl Verifier {
     /// Runs a script once, for a test. No run can start while processes of an earlier, killed run still exist. This
     /// function waits until they have ended. The wait does not count as an attempt to answer the line.
     ///
-    /// At tier T1 and without a sandbox, a script can kill its supervisor with a signal. So if the supervisor dies
-    /// there, the run is reported as ended by SIGKILL, which fails the test. If the death were reported as a defect of
-    /// this machine, a script could avoid a failed test by killing its supervisor.
+    /// At tier T1 and without a sandbox, a script can kill its supervisor with a signal. So if the supervisor dies at
+    /// these tiers, the run is reported as ended by SIGKILL, which fails the test. If the death were reported as a
+    /// defect of this machine, a script could avoid a failed test by killing its supervisor.
     async fn run_once(
         &self,
         permit: &Permit,

@@ -64,7 +64,7 @@ pub(super) fn warn_if_unusable(file: &Path) {
     }
 }
 
-/// Returns the reason if a bill of materials cannot be written to `file`, as far as this can be checked in advance.
+/// Checks in advance whether a bill of materials can be written to `file`. The error is the reason.
 pub(super) fn require_usable(file: &Path) -> Result<(), String> {
     aibom::destination(file).map(drop).map_err(|error| error.to_string())
 }

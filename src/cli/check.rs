@@ -102,7 +102,7 @@ fn as_text(checked: &[Checked]) -> String {
             };
             let place = painted(BOLD, &place);
             let rule = finding.rule_id().map(|id| painted(DIM, &format!(" [{id}]")));
-            // Ignore the results of `writeln!`, because writing to a string cannot fail.
+            // Writing to a string cannot fail.
             let finding = visible(&finding.to_string());
             let _ = writeln!(text, "{place}: {label}: {finding}{}", rule.unwrap_or_default());
         }

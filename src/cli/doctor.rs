@@ -39,8 +39,9 @@ pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the diagnosis of scripts and, with a policy, of tests. The exit code reports whether code can run. With a
-/// policy, it is not a failure if the admin gate forbids scripts, because the admin may want to run only tests.
+/// Prints whether scripts can run and, with a policy, whether tests can run. The exit code is 0 if they can, and if a
+/// server would start. With a policy, a closed admin gate is not a failure, because the admin may want to run only
+/// tests.
 pub(super) fn diagnose(settings: &Settings, form: Form) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
@@ -83,7 +84,7 @@ fn text(
     rows.extend(governed.iter().flat_map(|governed| governed.rows()));
     let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
     for (name, value) in rows {
-        // Ignore the results of `writeln!`, because writing to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<18}{value}");
     }
     let _ = writeln!(text, "\n{}", conclusion(diagnosis, can_run));

@@ -178,7 +178,7 @@ fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
     asked_before.into_iter().filter(|text| !is_there(text)).collect()
 }
 
-/// Returns a hint about the servers that use the new environment.
+/// Returns a hint about which servers use the new environment.
 fn hint(settings: &Settings) -> &'static str {
     if settings.python.is_some() {
         "Servers use it only if QWED_MCP_PYTHON is not set; here it is set"
@@ -212,7 +212,8 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
 }
 
 /// Removes incomplete environments, and older complete environments that are not in use. Returns the names of the older
-/// environments that are in use. Only logs a failure, because new servers use only the newest environment.
+/// environments that are in use. A failure is only logged: an environment that stays is harmless, because new servers
+/// use the newest one.
 fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     turn.clean_up().unwrap_or_else(|error| {
         tracing::warn!(error = %Causes(&error), "older environments were not removed");

@@ -130,8 +130,8 @@ fn variables(options: &Options, places: &Places) -> Result<Vec<(String, String)>
     Ok(variables)
 }
 
-/// Returns whether an interpreter works but has no `SymPy` package. Starts the interpreter once to list its folders of
-/// packages.
+/// Returns whether an interpreter works but has no `SymPy` package. Starts the interpreter once to list its package
+/// folders.
 fn lacks_sympy(python: &str) -> bool {
     let Ok(runtime) = super::runtime() else { return false };
     let folders = runtime.block_on(package_folders(Path::new(python)));
@@ -150,7 +150,7 @@ fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
         let state = match state(client, places, project) {
             Ok(state) => state,
             Err(error) => {
-                // Ignore the results of `writeln!`, because writing to a string cannot fail.
+                // Writing to a string cannot fail.
                 let _ = writeln!(problems, "{}: {error}", client.name);
                 continue;
             }
@@ -458,12 +458,12 @@ fn note(launch: &Launch) -> Option<String> {
 
 /// The setting of Ubuntu that refuses user namespaces to programs without an `AppArmor` profile.
 const APPARMOR_RESTRICTS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-/// The path of the `AppArmor` profile that allows user namespaces to this program. It exists only if an admin has
+/// The path of the `AppArmor` profile that lets this program create user namespaces. It exists only if an admin has
 /// installed it.
 const APPARMOR_PROFILE: &str = "/etc/apparmor.d/qwed-mcp";
 
-/// Returns the command that an admin must run before scripts can run on Ubuntu. Returns `None` if the kernel does not
-/// restrict user namespaces, or if the profile is for this program's path. A profile applies to only one path.
+/// Returns a message with the command that is necessary before scripts can run on Ubuntu. Returns `None` if the kernel
+/// does not restrict user namespaces, or if the profile is for this program's path. A profile applies to only one path.
 fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Option<String> {
     let read = |file: &Path| fs::read_to_string(file).unwrap_or_default();
     if read(setting).trim() != "1" {

@@ -1,4 +1,4 @@
-//! `qwed-mcp judge`: records which of the admin's tests have to pass.
+//! `qwed-mcp judge`: records which of the admin's tests must pass.
 
 use std::fs::Permissions;
 use std::io::Write as _;

@@ -116,7 +116,7 @@ fn show(picture: &Picture, protocol: Protocol) -> String {
             while !rest.is_empty() {
                 let (chunk, behind) = rest.split_at(rest.len().min(KITTY_CHUNK_BYTES));
                 let goes_on = u8::from(!behind.is_empty());
-                // Ignore the results of `write!`, because writing to a string cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "\x1b_G{keys}m={goes_on};{chunk}\x1b\\");
                 (rest, keys) = (behind, "");
             }

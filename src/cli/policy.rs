@@ -91,7 +91,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
     let place = settings.store_in(&folder);
-    // Do not open a store that does not exist, because no run has been recorded yet.
+    // If no store exists, no run counts towards the quota yet.
     let has_store = options.user.is_some() && place.has_store();
     let store = has_store.then(|| place.open_to_read()).transpose()?;
     let executor = OneShotExecutor::new(settings, untrusted);
@@ -152,7 +152,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
         Some(_) => format!("{} can be used\n\n", file.display()),
         None => format!("{} cannot be used\n\n", file.display()),
     };
-    // Ignore the results of `writeln!`, because writing to a string cannot fail.
+    // Writing to a string cannot fail.
     for (name, value) in check.policy.iter().flat_map(rows) {
         let _ = writeln!(text, "{name:<18}{value}");
     }

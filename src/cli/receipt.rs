@@ -94,8 +94,8 @@ pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::
     })
 }
 
-/// Returns the writer of receipts. Returns `None` if neither scripts nor governed runs leave receipts. Scripts leave
-/// receipts if the admin has configured a folder for receipts. Governed runs always leave receipts.
+/// Returns the writer of receipts. Scripts leave receipts if the admin has configured a folder for receipts. Governed
+/// runs, which need a policy, always leave receipts. Returns `None` without such a folder and without a policy.
 pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_none() && settings.policy.is_none() {
         return Ok(None);
@@ -193,7 +193,7 @@ fn show(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
 fn as_text(receipt: &Verified) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {
-        // Ignore the results of `writeln!`, because writing to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<13}{value}");
     };
     row("signed by", &format!("{} (not verified)", receipt.keyid));

@@ -104,7 +104,8 @@ struct Replayed {
     environment: Vec<String>,
     /// The differences between the result in the receipt and the result of the first replay that differs.
     result: Vec<String>,
-    /// The digests of the Verification Context in the receipt and in the first replay, if these digests differ.
+    /// The digests of the Verification Context (the JSON document with the verdict) in the receipt and in the first
+    /// replay, if these digests differ.
     document: Option<String>,
     /// For each stream that differs from the receipt, the first different line, or the reason why this line cannot be
     /// shown.
@@ -117,8 +118,8 @@ struct Replayed {
     distinct: usize,
     /// The reason why no replay was made, or why the remaining replays were not made.
     not_run: Option<String>,
-    /// The possible causes of differences between runs of the script. The receipt contains causes, and the analysis of
-    /// the replayed script finds further causes.
+    /// The possible causes of differences between runs of the script, from the receipt, from the analysis of the
+    /// script, and from the replays.
     may_differ_by: BTreeSet<Cow<'static, str>>,
 }
 
@@ -412,7 +413,7 @@ impl Again<'_> {
         replayed
     }
 
-    /// Runs the script once. The result would be `None` for a cancelled run, but this function never cancels the run.
+    /// Runs the script once. Never returns `None`, because only a cancelled run has this result.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -450,8 +451,8 @@ impl Again<'_> {
             Some(permit) => self.scripts.surroundings(permit).await,
             None => self.executor.surroundings().await,
         };
-        // Without an interpreter and a sandbox, no script can run. Return no differences in this case, because `decide`
-        // reports the reason.
+        // Without an interpreter or a sandbox, no script can run. Return no differences in this case, because `decide`
+        // or the run reports the reason.
         let Some(surroundings) = surroundings else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();

@@ -271,8 +271,7 @@ async fn call(
     let shows_verdict = options.verdict || (!is_json && has_exited && io::stderr().is_terminal());
     let document = options.verification.clone();
     let folder = folder.map(Path::to_owned);
-    // Print on another thread, because the terminal, or a disk that does not respond, can block the write. Ctrl-C
-    // then still works.
+    // Use another thread again, because the terminal, or a disk that does not respond, can block the write.
     let shown = tokio::task::spawn_blocking(move || {
         let verdict = reply.verdict.clone();
         if let (Some(verdict), Some(file)) = (&verdict, &document) {

@@ -1,5 +1,5 @@
-//! `qwed-mcp serve`: defines the options for serving, and starts a server for a team over HTTP. A server that other
-//! machines can reach never starts without tokens.
+//! `qwed-mcp serve`: defines the options for serving, and starts a server for a team over HTTP. If other machines can
+//! reach the server, callers must have tokens.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -125,8 +125,8 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the verifier of callers' tokens, for tokens of the store, for access tokens, or for both. Returns `None`
-    /// if callers need no token.
+    /// Returns the verifier of callers' tokens. It accepts tokens of `qwed-mcp token`, access tokens of the
+    /// authorization server, or both. Returns `None` if callers need no token.
     async fn bearers(
         &self,
         server: &Server,
@@ -202,7 +202,7 @@ pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Opens the store that contains the tokens. If the store is embedded, fails if the store does not exist.
+/// Opens the store that contains the tokens. Fails if the store is a local file that does not exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
     settings.store_in(&folder).open_existing().context("no caller could be authenticated")

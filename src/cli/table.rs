@@ -1,12 +1,12 @@
-//! Formats tables for a terminal. Each column is as wide as its widest cell. Two spaces separate columns.
+//! Formats tables for a terminal. Each column is as wide as its widest cell, up to a limit.
 
 use std::fmt;
 
 /// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The maximum width of a column, in characters, unless the caller requests a wider one. A longer cell does not widen
-/// its column.
+/// The width up to which cells widen their column, in characters. The caller of [`Table::new`] can request a wider
+/// column.
 const CELL_CHARS_MAX: usize = 60;
 
 /// A table with `N` columns. Its first row contains the names of the columns.
@@ -44,7 +44,7 @@ impl<const N: usize> Table<N> {
     pub(super) fn row(&mut self, cells: [&str; N]) {
         let cells = cells.map(printable);
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            // A cell longer than the limit does not widen its column. It shifts the later cells of its own row.
+            // A longer cell widens its column only up to the limit. It shifts the later cells of its own row.
             *width = cell.chars().count().min(CELL_CHARS_MAX).max(*width);
         }
         self.rows.push(cells);

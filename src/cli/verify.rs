@@ -1,4 +1,5 @@
-//! `qwed-mcp verify`: runs the claims in documents, and reports their verdicts. Each claim is a script of its own.
+//! `qwed-mcp verify`: runs the claims (marked code blocks) in documents, and reports their verdicts. Each claim is a
+//! separate script.
 
 mod claims;
 mod report;

@@ -81,7 +81,7 @@ fn guard(options: &Options) -> Result<SkillProvenanceGuard, InvalidEntry> {
     guard.with_trusted_registries(&options.trusted_registries)
 }
 
-/// Parses the value of `--trusted-registry`. Checks the value during parsing, so that an error names the option.
+/// Parses the value of `--trusted-registry`. Checks the value during parsing, so that clap's error names the option.
 fn registry(text: &str) -> Result<String, String> {
     let tried = SkillProvenanceGuard::new().with_trusted_registries([text]);
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))

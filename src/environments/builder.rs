@@ -46,7 +46,7 @@ impl Order {
         self.constraints.sha256()
     }
 
-    /// Returns the added packages as strings, in the form in which the marker contains them.
+    /// Returns the added packages as strings, as the marker stores them.
     pub(crate) fn with(&self) -> Vec<String> {
         self.with.iter().map(ToString::to_string).collect()
     }
@@ -128,8 +128,8 @@ impl<'t> Builder<'t> {
         let folder = draft.path.as_path();
         let startup = Startup::record(folder).map_err(BuildError::Unrecorded)?;
         tool.install(&job, &lock_file, progress).await?;
-        // No file of the environment is executed or read before this check, because a package may have replaced the
-        // file.
+        // After the installation, no file of the environment may be executed or read before this check, because a
+        // package may have replaced it.
         startup.compare(folder).map_err(BuildError::StartupChanged)?;
 
         progress(Progress::Step("Compiling"));

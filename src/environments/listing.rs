@@ -31,9 +31,9 @@ const LOCK: &str = ".lock";
 /// The prefix of an environment's name. A number follows.
 const NAME: &str = "env-";
 
-/// The suffix of a file that exists next to an environment's folder while the environment is being made. An
-/// environment with this file is not used. A package can write a marker into the environment's folder, but cannot
-/// remove this file.
+/// The suffix of a file that exists next to an environment's folder while the environment is being made. An environment
+/// with this file is not used, even if a package has written a marker into its folder. Packages cannot remove this
+/// file.
 const BEGUN: &str = ".begun";
 
 /// The maximum number of entries in the folder that contains the environments. The folder usually has few entries,
@@ -161,7 +161,7 @@ impl Environments {
     }
 
     /// Returns the environments for packages that scripts list in their headers. They are in a folder of their own, so
-    /// [`Self::newest`] of `self` never returns one of them.
+    /// [`Self::newest`] never returns them for `self`.
     pub(crate) fn of_scripts(&self) -> Self {
         Self { path: self.path.join(OF_SCRIPTS) }
     }
@@ -251,8 +251,8 @@ impl Environments {
             tries_left -= 1;
             thread::sleep(TRY_PAUSE);
         }
-        // Do not use the environment if its marker was removed. A process that removes an environment starts with the
-        // marker.
+        // Do not use the environment if its marker was removed, because then another process is removing the
+        // environment.
         let is_there = file.metadata().is_ok_and(|marker| marker.nlink() > 0);
         is_there.then_some(InUse { environment, _lock: file })
     }

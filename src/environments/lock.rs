@@ -125,7 +125,8 @@ impl Lock {
         &NAMES
     }
 
-    /// Returns the QWED package that contains `module`, if the package and the module have different names.
+    /// Returns the package that contains `module`, if it is in the lock of the QWED packages and has another name than
+    /// the module.
     pub(crate) fn sdk_package(module: &str) -> Option<&'static str> {
         MODULES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
     }
@@ -141,7 +142,7 @@ impl Lock {
         Self::parse(&String::from_utf8(bytes).map_err(|_| LockError::NotText)?)
     }
 
-    /// Returns whether this is the lock of the QWED packages that the program contains.
+    /// Returns whether this is the lock of [`Self::sdk`], possibly with packages that the admin added.
     pub(crate) fn is_sdk(&self) -> bool {
         self.is_sdk
     }

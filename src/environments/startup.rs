@@ -1,5 +1,5 @@
 //! Records and compares the files that decide which code an environment's interpreter loads at its start. These files
-//! are the interpreter's symlink, `pyvenv.cfg`, and everything else outside `site-packages`.
+//! are the interpreter's symlink, `pyvenv.cfg`, and everything else outside `site-packages` that packages must not add.
 //!
 //! The server starts the interpreter outside the sandbox, with `-I -S`. The interpreter then loads the standard
 //! library of the Python from which the environment was made, and nothing from `site-packages`. But a wheel may write
@@ -124,7 +124,7 @@ impl Startup {
     }
 }
 
-/// Returns whether packages may add a regular file or a folder with this name.
+/// Returns whether packages may add a regular file or a folder at the path `name` in the environment.
 fn is_open(name: &Path) -> bool {
     let parts: Vec<String> =
         name.iter().map(|part| part.to_string_lossy().to_lowercase()).collect();

@@ -1,5 +1,5 @@
 //! Runs the external programs that make an environment, and reports their output as progress. The programs never
-//! receive the environment variables of qwed-mcp, because some of these contain tokens.
+//! receive variables with the prefix `QWED_`, because some of these contain tokens.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -154,8 +154,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.filter(|_| !self.is_over) {
-            // The process may have ended already. This kills no other process, because a PID is not reused before the
-            // process is waited for.
+            // Even if the process has ended, this kills no other process, because its PID is not reused before `wait`.
             let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
         }
     }

@@ -110,7 +110,7 @@ impl FromStr for PythonWanted {
 }
 
 impl PythonWanted {
-    /// Returns the wanted version in uv's syntax. Messages use this syntax too.
+    /// Returns the request in uv's syntax, which messages use too.
     fn as_text(&self) -> String {
         match self {
             Self::Any => format!(">={}.{}", VERSION_MIN.0, VERSION_MIN.1),
@@ -218,7 +218,7 @@ impl Tool {
         }
     }
 
-    /// Converts an error of the step that makes the environment. Explains the error if the cause is known.
+    /// Converts an error of [`Self::create`]. If `ensurepip` is missing, the new error contains the remedy.
     fn explained(&self, error: StepError) -> ToolError {
         let is_split = error.lines().iter().any(|line| line.contains(NO_ENSUREPIP));
         match self {
@@ -331,7 +331,8 @@ impl Job<'_> {
         cloned.map_err(failed).map_err(ToolError::Make)
     }
 
-    /// Creates a command that runs in the environment's folder, and so reads no files of this process's current folder.
+    /// Creates a command that runs in the environment's folder, so that it reads no files from this process's current
+    /// folder.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.folder);

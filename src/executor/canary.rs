@@ -93,8 +93,8 @@ impl Canary {
     /// Creates a file in the folder for temporary files, and the script that tries to reach this file. Dropping the
     /// canary removes the file.
     ///
-    /// `program` is the interpreter, which the script tries to execute. `library` is the macOS library with the
-    /// functions that the script tries to call. `library` is set for Seatbelt only.
+    /// `program` is the interpreter, which the script tries to execute. `library` is the macOS library with functions
+    /// that the script tries to call; set for Seatbelt only.
     pub(super) fn new(
         program: &Path,
         library: Option<&Path>,
@@ -107,8 +107,8 @@ impl Canary {
     }
 
     fn new_in(parent: &Path, program: &Path, library: Option<&Path>) -> io::Result<Self> {
-        // The file gets a folder of its own. Inside the sandbox, a writable temporary folder may exist at the path
-        // `parent`. There the script could create a file next to the canary's file without an escape.
+        // The file gets a folder of its own, because the script also tries to create another file next to it. Inside
+        // the sandbox, `parent` may be a writable temporary folder, where this would succeed without an escape.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
         let lock = supervisor::create_locked(&folder)?;
         let file = folder.join("file");

@@ -1,4 +1,5 @@
-//! The counts of a script's checks, and the values that a failed check has compared, as `python/checks.py` sends them.
+//! Decodes the counts of a script's checks (statements such as `assert`), and the values that a failed check has
+//! compared. `python/checks.py` sends both.
 //!
 //! A script can forge the counts and the values. So they never change the result of the static analysis.
 
@@ -56,8 +57,8 @@ pub(super) fn is_own(kind: u8) -> bool {
 }
 
 impl CheckCounts {
-    /// Returns the counts, if the run has sent exactly one frame with counts. If there are two such frames, the script
-    /// has forged at least one of them. The server cannot detect which frame is forged, so it uses neither.
+    /// Returns the counts, if the run has sent exactly one frame with counts. If a run sends several, at least one is
+    /// forged. The server cannot detect which, so it uses none.
     pub(super) fn from_frames(bytes: &[u8]) -> Option<Self> {
         let (counts, rest) = only_frame(bytes, COUNTS)?.as_chunks::<8>();
         let (triples, odd) = counts.as_chunks::<3>();
@@ -88,9 +89,8 @@ impl CheckCounts {
 }
 
 impl Compared {
-    /// Decodes the content of a frame. It contains the index of the failed check, and then each operand or name,
-    /// followed by the value of this operand or name. NUL separates all parts. Shortens long texts, and leaves out the
-    /// pairs beyond the limits.
+    /// Decodes the content of a frame: the index of the failed check, then pairs of an operand or name and its value.
+    /// NUL separates all parts. Shortens long texts, and leaves out pairs beyond the limits.
     fn from_content(content: &[u8]) -> Option<Self> {
         if content.len() > VALUES_BYTES_MAX {
             return None;

@@ -1,11 +1,11 @@
 //! Chooses the fork server for a script by the script's imports.
 //!
-//! A wrong choice only costs time, because a child imports the modules that its fork server has not loaded.
+//! A wrong choice only costs time, because a forked child imports the modules that its fork server has not loaded.
 
 use crate::safety::is_in_standard_library;
 
-/// The index of the default fork server. A script gets the default fork server if it imports a package, and no fork
-/// server has loaded this package. Such a package probably depends on modules that the default fork server has loaded.
+/// The index of the default fork server. A script gets the default fork server if it imports a package that no fork
+/// server has loaded. Such a package probably depends on modules that the default fork server has loaded.
 const USUAL: usize = 1;
 
 /// Pairs of a top-level module and one of its dependencies. No fork server loads the first module of a pair. A script

@@ -39,11 +39,10 @@ const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 pub(crate) struct Contained {
     pub(super) interpreter: Interpreter,
     pub(crate) plan: Plan,
-    /// The tiers that are better than the tier of `plan` but are unavailable. The best tier comes first. Each tier has
-    /// the reason why it is unavailable.
+    /// The unavailable tiers that are better than the tier of `plan`, best first, each with the reason.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
-    /// The last workspace that was checked and that contains no file of the interpreter. Cached because the check takes
-    /// a hundred path lookups.
+    /// The last workspace for which a check found no file of the interpreter. Cached because the check takes a hundred
+    /// path lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible. `None` if the admin did not ask for them. Also `None` for each run of
     /// a project.
@@ -262,8 +261,8 @@ impl Containment {
         // sending signals to other processes.
         let is_used = needed > 0 || tier == Tier::Off;
         let present = if is_used && !landlock { supported_abi() } else { 0 };
-        // Makes the plan before the kernel's features are checked. The plan fails if a setting is wrong. Then the error
-        // must be about the setting, even if the kernel also lacks a feature.
+        // Makes the plan before the kernel's features are checked, because an error about a wrong setting takes
+        // precedence over an error about a missing feature.
         let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
         let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
         if namespaces && tier == Tier::T3 {
@@ -323,8 +322,8 @@ impl Containment {
     }
 }
 
-/// Tests the memory limit with a script that exceeds the limit. Only Seatbelt needs this test. There the kernel of
-/// macOS is the only mechanism that limits memory, and nothing else would detect that it has no effect.
+/// Tests the memory limit with a script that exceeds the limit. Does nothing at tiers other than Seatbelt. At Seatbelt,
+/// only the kernel of macOS limits memory, and only this test detects a limit without effect.
 async fn try_memory_limit(
     mut isolated: Contained,
     executor: &OneShotExecutor,

@@ -1,9 +1,9 @@
 //! Makes runs of a script reproducible, as far as possible.
 //!
-//! Random number generators without a seed get a seed that is derived from the script (`python/determinism.py`).
-//! Memory addresses are the same in each run if the operating system allows that. Numerical libraries use compute
-//! kernels that every processor supports. On Linux, a library of the sandbox replaces the kernel's clocks and random
-//! bits, also for native code, and all threads share one processor.
+//! Random number generators without a seed get a seed that is derived from the script (`python/determinism.py`). Memory
+//! addresses are the same in each run if the operating system allows that. Numerical libraries use compute kernels that
+//! every processor supports. On Linux, a library of the sandbox replaces the kernel's clocks and random bits, also for
+//! native code. There, all threads also share one processor.
 
 use chrono::{DateTime, Utc};
 
@@ -50,8 +50,8 @@ impl Determinism {
         Self { fixes_addresses: true, clock, has_own_tree: true }
     }
 
-    /// Returns the measures that the observations of a run have confirmed. Sets `clock` to `None`, unless the run has
-    /// loaded the library that replaces the clocks.
+    /// Returns the measures that the observations of a run have confirmed. Sets `clock` to `None` if no observation
+    /// shows that the run has loaded the library that replaces the clocks.
     pub(crate) fn confirmed(self, observed: Option<&Observed>) -> Self {
         let is_fixed = observed.is_some_and(|observed| observed.started.is_some());
         Self { clock: self.clock.filter(|_| is_fixed), ..self }
@@ -84,7 +84,7 @@ const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX
                        X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
 
 /// The variables of deterministic runs. Most of them make numerical libraries choose the same compute kernels on every
-/// processor. Another kernel would add numbers in another order, and round differently.
+/// processor. Another compute kernel would add numbers in another order, and round differently.
 const PINNED: [Pinned; 5] = [
     Pinned {
         name: "OPENBLAS_CORETYPE",

@@ -101,8 +101,7 @@ pub(crate) struct Diagnosis {
     pub(crate) tier: Option<Tier>,
     /// The user that scripts run as; `None` if no script can run.
     pub(crate) script_user: Option<ScriptUser>,
-    /// The tiers that are better than `tier` and that the admin accepts, but that are unavailable. The best tier comes
-    /// first. Each tier has the reason why it is unavailable.
+    /// The unavailable tiers that the admin accepts and that are better than `tier`, best first, each with the reason.
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
     /// The state of each layer of the sandbox.
     pub(crate) layers: Vec<(Layer, LayerState)>,
@@ -213,8 +212,7 @@ impl OneShotExecutor {
             layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
-                // The search for control groups comes before the test of the sandbox, and this test has ended. So the
-                // result of the search is known.
+                // The result is known, because `contained` searches for control groups before it tests the sandbox.
                 Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
                 Some(Tier::Seatbelt) => Err("macOS has none".to_owned()),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
@@ -286,7 +284,8 @@ impl OneShotExecutor {
         contained.plan.tier >= Tier::Seatbelt || self.untrusted.is_none()
     }
 
-    /// Returns the distributions that a script can import, with their versions.
+    /// Returns the distributions in [`PACKAGES`] with their versions. A version is `None` if scripts cannot import the
+    /// distribution.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
         let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;
         found.into_iter().filter_map(|(_, name, version)| Some((name?, version))).collect()

@@ -13,7 +13,7 @@ pub(crate) enum Stream {
 
 type Listener = dyn Fn(Stream, &[u8]) + Send + Sync;
 
-/// An optional listener for a run's output. It receives only the output within the limits, in the chunks that the
+/// An optional listener for a run's output. It receives the output up to the limits of the run, in the chunks that the
 /// server reads. The listener must not block, because the run waits for the listener.
 #[derive(Clone, Default)]
 pub(crate) struct Echo(Option<Arc<Heard>>);
@@ -33,7 +33,8 @@ impl Echo {
         Self::new(Box::new(listener), true)
     }
 
-    /// Creates an echo for a listener that uses the output only while the run lasts. Such a run can be repeated.
+    /// Creates an echo for a listener that uses the output only while the run lasts. A run with such a listener may be
+    /// repeated.
     pub(crate) fn preview(listener: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
         Self::new(Box::new(listener), false)
     }

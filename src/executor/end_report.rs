@@ -33,8 +33,8 @@ pub(crate) struct EndReport {
     /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
     /// signal, a timeout.
     pub(crate) reached_end: bool,
-    /// The value that a batch test's call has returned, encoded by `python/values.py`. The module `batch` decodes the
-    /// value. `None` unless the run has sent exactly one value.
+    /// The value of a batch test's expression, encoded by `python/values.py`. The module `batch` decodes the value.
+    /// `None` unless the run has sent exactly one value.
     pub(crate) value: Option<Vec<u8>>,
     /// The value that the script has assigned to `result`. `None` unless the run has sent exactly one value.
     pub(crate) returned: Option<Returned>,

@@ -1,4 +1,5 @@
-//! The frames on the side channel of a run: a letter, a length of four bytes (little-endian), and the content.
+//! The frames on the side channel, a pipe from a script's process to the server: a letter, a length of four bytes
+//! (little-endian), and the content.
 
 /// The letters that identify the kinds of frames. Each kind has its own letter.
 pub(super) mod letter {
@@ -14,7 +15,7 @@ pub(super) mod letter {
     pub(in crate::executor) const COMPARED: u8 = b'V';
     /// The letter of the empty frame that a script's process sends after the last statement of the script.
     pub(in crate::executor) const END: u8 = b'E';
-    /// The letter of the frame with the value that the call of a batch test has returned.
+    /// The letter of the frame with the value of a batch test's expression.
     pub(in crate::executor) const VALUE: u8 = b'R';
     /// The letter of the frame with the value that the script has assigned to `result`.
     pub(in crate::executor) const RETURNED: u8 = b'J';

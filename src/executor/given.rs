@@ -15,7 +15,7 @@ pub(super) struct Given<'a> {
     /// The edits of the script's syntax tree that make the script count its checks (`python/checks.py`). Empty if
     /// nothing is counted.
     pub(super) plan: &'a str,
-    /// The expression to evaluate after the script; may be empty.
+    /// The expression of a batch test, which Python evaluates after the script; empty if there is none.
     pub(super) call: &'a str,
     /// The data that the script reads from its standard input.
     pub(super) stdin: &'a [u8],
@@ -60,8 +60,8 @@ impl<'a> Given<'a> {
         [&clock.start_ns.to_le_bytes()[..], &clock.seed.to_le_bytes(), &seed].concat()
     }
 
-    /// Returns whether the process must report the end of the script and the counts of its checks. Returns `false` for
-    /// the server's own scripts, because they get no verdict.
+    /// Returns whether the process must report the end of the script and the counts of its checks. The server's own
+    /// scripts get no verdict, so they need no report.
     pub(super) fn has_end_report(&self) -> bool {
         self.script.is_some()
     }

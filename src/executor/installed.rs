@@ -1,7 +1,7 @@
 //! Computes a digest of the environment on which the result of a script depends: the interpreter, its libraries, the
 //! installed packages, the sandbox and the machine. The digest is cached. It changes at once when something is
-//! installed, and within 20 seconds when another file changes. This module never reads the content of modules, only
-//! their metadata.
+//! installed, and within 20 seconds when another file changes. This module never reads the content of Python modules,
+//! only their metadata.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -22,8 +22,7 @@ use crate::sandbox::is_store;
 /// The minimum and the maximum time for which a listing of an environment's files is valid.
 const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
 
-/// The time for which a listing is valid, as a multiple of the time that the listing took. [`LISTED_FOR`] limits the
-/// result.
+/// A listing is valid for this many times the time that it took, within the limits of [`LISTED_FOR`].
 const LISTING_SHARE: u32 = 50;
 
 /// The maximum number of entries that are listed below a path. A usual environment has 20,000 entries.
@@ -284,7 +283,7 @@ mod tests {
         (folder, of)
     }
 
-    /// Computes the digest with a new cache, which is empty. So no earlier result is used.
+    /// Computes the digest with a new, empty cache, so that no earlier result is used.
     fn digest_of(surroundings: &Surroundings) -> EnvironmentDigest {
         EnvironmentDigests::default().get(surroundings).unwrap()
     }

@@ -192,8 +192,7 @@ impl InterpreterFinder {
                     let made = made.take_if(|_| matches!(source, Source::Made(_)));
                     return Ok(Found { interpreter, source, passed_over, _in_use: made.or(held) });
                 }
-                // Returns an error instead of trying the next candidate, because that candidate would not have the
-                // packages that the workspace's tests need.
+                // Does not try the next candidate, because it would lack the packages that the workspace's tests need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
                     return Err(FindError::InWorkspace(unusable));
                 }

@@ -20,9 +20,8 @@ pub(super) const END_PATIENCE: Duration = Duration::from_secs(15);
 /// files, it continues after the outcome is returned.
 pub(super) const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The maximum time to wait for further output after every process of a run is dead. Only a process that is not a
-/// descendant of the run can hold the output pipe open for that long. Such a process can get the pipe's descriptor over
-/// a socket.
+/// The maximum time to wait for further output after every process of a run is dead. Then only a process outside of the
+/// run can hold the output pipe open, if it has received the pipe's descriptor over a socket.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The timeout of the probe of an interpreter.
@@ -46,9 +45,8 @@ pub(super) fn runs_max(settings: &Settings) -> u64 {
     u64::try_from(runs).unwrap_or(u64::MAX)
 }
 
-/// The difference between the CPU time limit of each process and the timeout of its run. Because of this difference, a
-/// run times out before a process with one thread reaches its CPU time limit. The CPU time limit ends processes that no
-/// supervisor watches any more.
+/// The time by which the CPU time limit of each process exceeds the timeout of its run. So a run times out before a
+/// process with one thread reaches its limit. The limit ends processes that no supervisor watches any more.
 const CPU_GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the CPU time limit, in seconds, of each process of a run with this timeout.

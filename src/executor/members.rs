@@ -27,8 +27,8 @@ pub(crate) struct Members {
 
 impl Members {
     /// Parses the list of members that a run has sent. The first line contains the name of the object and the number of
-    /// its members. Each other line is a member. Returns `None` if the object does not belong to a QWED package, or if
-    /// a line is not printable ASCII.
+    /// its members. Each other line is a member. Returns `None` if the object does not belong to a QWED package, if a
+    /// line is not printable ASCII, or if the list is too long or incomplete.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
         let is_printable =

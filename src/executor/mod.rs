@@ -9,8 +9,8 @@
 //! - [`OneShotExecutor`] starts a new interpreter for each run. `interpreter` finds Python once. `containment` chooses
 //!   the sandbox, or returns the `obstacle` that makes a sandbox unavailable. `project` makes the sandbox for tests,
 //!   which have more rights. `one_shot` is the server's side of a run. It exchanges an order and a
-//!   [`report`](crate::sandbox::report) with a [`supervisor`](crate::sandbox::supervisor), a separate process for each
-//!   run that starts Python, watches it and cleans up after it.
+//!   [`report`](crate::sandbox::report) with a [`supervisor`](crate::sandbox::supervisor): a process that starts Python
+//!   for one run, watches it and cleans up after it.
 //! - `warm` (Linux only) runs each script in a forked child of an interpreter that has already imported packages. If
 //!   no such child is available, `warm` uses a [`OneShotExecutor`].
 
@@ -217,16 +217,16 @@ pub(crate) enum InReach {
     /// At this tier, scripts can read all files of the server's user.
     #[error("tier {0} of the sandbox lets scripts read all files of this user")]
     Tier(Tier),
-    /// `file` is in `folder`, which scripts can read. `file` may be another path of the same file: a hard link, or a
+    /// `file` is in `folder`, which scripts can read. `file` may be another path of the user's file: a hard link, or a
     /// path through another mount.
     #[error("{} is in {}, which scripts can read", .file.display(), .folder.display())]
     Folder { file: PathBuf, folder: PathBuf },
 }
 
 impl Surroundings {
-    /// Returns the measures that apply to a run with a cold or a warm start. A forked interpreter has other memory
-    /// addresses than a new interpreter. So the addresses are assumed to be the same only if the run has the kind of
-    /// start that this executor usually uses.
+    /// Returns the measures that apply to a run with this start. A forked interpreter has other memory addresses than a
+    /// new interpreter. So the addresses count as fixed only for the usual start of this executor: warm if it has fork
+    /// servers, otherwise cold.
     pub(crate) fn measures(&self, start: Start) -> Option<Determinism> {
         let usual = if self.preload.is_empty() { Start::Cold } else { Start::Warm };
         let fixes = |it: Determinism| it.fixes_addresses && start == usual;

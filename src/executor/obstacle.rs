@@ -45,8 +45,8 @@ impl SandboxUnavailable {
         text
     }
 
-    /// Joins the reasons why tiers are unavailable, without duplicates. If several reasons remain, the affected tiers
-    /// follow each reason.
+    /// Joins the reasons why tiers are unavailable, without duplicates. If several reasons remain, names the affected
+    /// tiers after each reason.
     fn reasons(&self, describe: fn(&Obstacle) -> String) -> String {
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for (tier, obstacle) in &self.tried {
@@ -156,8 +156,8 @@ impl Obstacle {
         matches!(self, Self::Plan(_) | Self::TemporaryFolder(_))
     }
 
-    /// Returns whether the obstacle is the lack of a feature that some kernels and containers are known not to have.
-    /// Every other obstacle is a fault. If a fault lowers the tier, the admin must be informed.
+    /// Returns whether the obstacle is a missing feature that some kernels and containers are known to lack. Every
+    /// other obstacle is a fault. If a fault lowers the tier, the admin must be informed.
     pub(crate) fn is_expected(&self) -> bool {
         match self {
             Self::Launch(error) => error.is_without_namespaces(),

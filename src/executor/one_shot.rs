@@ -138,8 +138,8 @@ impl OneShotExecutor {
 
     /// Returns the interpreter and the sandbox for scripts. The first call finds and tests them.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
-        // Finds the control group before any process is started. A later search would have to move the started
-        // processes.
+        // Finds the control group before any process is started, because moving earlier processes into it may be
+        // impossible.
         self.groups.find().await;
         self.supervisors.sweep_once();
         Box::pin(self.containment.get(self)).await
@@ -215,7 +215,6 @@ impl OneShotExecutor {
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
-        // The timeout of the run is counted from `started`.
         let started = Instant::now();
         let group = group.as_ref();
         let message = contained
@@ -278,7 +277,7 @@ impl OneShotExecutor {
         })
     }
 
-    /// Waits until the processes of a run have ended. Returns the report of its supervisor.
+    /// Ends the processes of a run, and returns the report of its supervisor.
     async fn end(
         &self,
         mut supervised: Supervised,
@@ -306,9 +305,9 @@ impl OneShotExecutor {
         }
     }
 
-    /// Waits until a supervisor has removed the folder of its run. A long removal continues in the background, unless
-    /// [`REMOVALS_MAX`] removals already run in the background. Without this limit, scripts could fill the disk faster
-    /// than their folders are removed.
+    /// Waits until a supervisor has removed the folder of its run. After [`REMOVAL_PATIENCE`], the removal continues in
+    /// the background, but at most [`REMOVALS_MAX`] removals do so at the same time. Without this limit, scripts could
+    /// fill the disk faster than their folders are removed.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);

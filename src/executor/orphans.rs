@@ -1,6 +1,6 @@
-//! Kills the processes of a run after its supervisor was killed. This is the second line of defence.
+//! Kills the processes of a run after its supervisor was killed.
 //!
-//! On kernels that support it, the sandbox prevents a run from sending signals to its supervisor. But an administrator
+//! If the kernel supports it, the sandbox prevents a run from sending signals to its supervisor. But an administrator
 //! of the machine can kill a supervisor, and so can the kernel when memory runs out. If the run has namespaces or only
 //! one process, the kernel then ends the run. The processes of all other runs become children of the server, because
 //! the server is a child subreaper (`prctl(2)`). This module finds and kills these orphans. It never kills children
@@ -52,8 +52,7 @@ mod platform {
             if orphans.is_empty() {
                 return;
             }
-            // A run with many processes makes the kill slow. So the kill runs in a thread for blocking work, where it
-            // delays no other task.
+            // Killing many processes is slow. In a thread for blocking work, it delays no other task.
             let _ = tokio::task::spawn_blocking(move || {
                 process_tree::kill_below(Pid::this(), is_orphan);
             })

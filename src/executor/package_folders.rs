@@ -15,8 +15,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct PackageFolders {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The untrusted folder at the time when the modules were loaded, and the function that looks up the folder's
-    /// current path. No module was loaded from the untrusted folder.
+    /// The workspace at the time when the modules were loaded, and the function that looks up the current workspace. No
+    /// module was loaded from the workspace.
     untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,
@@ -46,7 +46,7 @@ impl PackageFolders {
         if self.looked.elapsed() >= LOOK_INTERVAL {
             self.looked = Instant::now();
             let (before, now) = &self.untrusted;
-            // The admin may have made a folder the workspace after modules were loaded from that folder.
+            // A new workspace may contain modules that were loaded before.
             self.have_changed = now.folder().as_ref() != Ok(before)
                 || self.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
         }

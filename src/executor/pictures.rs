@@ -200,7 +200,7 @@ fn shown_label(label: &str) -> Option<String> {
 /// The reason why a picture is left out.
 #[derive(Debug, PartialEq, Eq)]
 enum Unfit {
-    /// The picture, encoded again, has more bytes than a picture may have.
+    /// The newly encoded picture has more than [`PICTURE_BYTES_MAX`] bytes.
     TooLarge,
     /// The picture cannot be decoded, or has too many pixels.
     Unusable,
@@ -401,8 +401,8 @@ mod tests {
         let palette = chunk(b"PLTE", &[255, 0, 0, 0, 255, 0]);
         let indexed = header(2, 2, [8, 3, 0, 0, 0]);
         let sent = png(&[indexed, palette, chunk(b"IDAT", &rows)]);
-        // The first pixel of the second row has the index 9, which is not in the palette. Decoders treat such a pixel
-        // differently.
+        // The first pixel of the second row has the index 9, which is not in the palette. Decoders disagree about such
+        // pixels.
         let picture = Picture::encoded_again(&sent).unwrap();
         let header = Decoder::new(Cursor::new(&picture.png)).read_info().unwrap();
         assert_eq!(header.info().color_type, ColorType::Rgb);

@@ -34,10 +34,11 @@ const PROBE: &str = include_str!("python/probe.py");
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
-/// The number of last characters of an interpreter's standard error that are reported.
+/// The maximum number of reported characters from the end of an interpreter's standard error.
 const STDERR_CHARS_MAX: usize = 1000;
 
-/// The bootstrap, which runs before a script. It is compiled once, because compiling takes longer than running.
+/// The bootstrap: the code that prepares Python for a script. It is compiled once, because compiling takes longer than
+/// running.
 const BOOTSTRAP: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
@@ -50,9 +51,9 @@ const BOOTSTRAP: &str = concat!(
     include_str!("python/members.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
-    // In Python's input, these values follow the bootstrap: a flag for pictures, a flag for the report about the end
-    // of the script, a flag for a seed, the seed, five lengths, the script, the plan of its checks, the call of a
-    // test, the standard input and the input files. A flag is the byte `+` or `-`.
+    // In Python's input, these values follow the bootstrap: a flag for pictures, a flag for the report about the end of
+    // the script, a flag for a seed, the seed, five lengths, the script, the plan of its checks, the expression of a
+    // batch test, the standard input and the input files. A flag is the byte `+` or `-`.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
     "\nchannel = 20 if main['script'].read(1) == b'+' else None",
     "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
@@ -139,7 +140,7 @@ pub(super) struct Interpreter {
     pub(super) packages: Vec<PathBuf>,
     /// The complete environment of a script, except for the variables that point into the script's scratch folder.
     pub(super) environment: Vec<(String, String)>,
-    /// The reasons why scripts can read the home folder of the server's user; empty if they cannot.
+    /// The reasons why scripts can read the home folder of the server's user; empty if scripts cannot.
     pub(super) exposures: Vec<HomeExposure>,
 }
 
@@ -355,12 +356,12 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     })
 }
 
-/// Returns the absolute folders of a `PYTHONPATH`. Leaves out relative and empty entries, because they are below the
-/// script's own folder, which is new and empty.
+/// Returns the absolute folders of a `PYTHONPATH`. Leaves out relative and empty entries, because they lead into the
+/// script's scratch folder, which is new and empty.
 fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     let entries = std::env::split_paths(python_path).filter(|entry| entry.is_absolute());
-    // Each entry is returned with and without `..`. Python removes `..` and the component before it (os.path.abspath),
-    // even if that component is a symlink. The kernel receives the original entry, and follows the symlink.
+    // Returns each entry with and without `..`, because the two paths differ if the component before `..` is a symlink.
+    // Python removes both components (`os.path.abspath`), but the kernel follows the symlink.
     entries.flat_map(|entry| [without_parents(&entry), entry]).collect()
 }
 

@@ -1,5 +1,5 @@
-//! Makes the sandbox for a project. A project has more rights than a script. Refuses a project if its readable paths
-//! overlap the server's data folder, or if the interpreter is in the project's workspace.
+//! Makes the sandbox for a project's own code, such as its tests. This code has more rights than a script. Refuses a
+//! project if its readable paths overlap the server's data folder, or if the interpreter is in the project's workspace.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -20,8 +20,8 @@ impl Contained {
         if plan.tier < Tier::T2 {
             return Err(NotForProject::Tier(plan.tier));
         }
-        // Checks that the interpreter is outside of the workspace. The workspace may have changed since the interpreter
-        // was found.
+        // Checks that the interpreter is outside of the workspace, which may have changed since the interpreter was
+        // found.
         let workspace = UntrustedFolder::new(&project.workspace).ok_or(NotForProject::Readable)?;
         let mut outside_of = self.outside_of.lock().unwrap_or_else(PoisonError::into_inner);
         if outside_of.as_ref() != Some(&workspace) {

@@ -6,8 +6,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// process. Also prevents core dumps. Call this only in the server's own process, which holds a token. Programs that
 /// the server starts do not get this protection, because supervisors could not set up namespaces with it.
 pub(crate) fn conceal() -> std::io::Result<()> {
-    // Only the soft limit changes. Child processes inherit both limits, and a lower hard limit would also bind scripts
-    // that run without a sandbox.
+    // Lowers only the soft limit. Child processes inherit both limits, and scripts without a sandbox could not raise a
+    // lowered hard limit again.
     let (_, most) = getrlimit(Resource::RLIMIT_CORE)?;
     setrlimit(Resource::RLIMIT_CORE, 0, most)?;
     #[cfg(target_os = "linux")]

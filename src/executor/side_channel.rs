@@ -52,8 +52,8 @@ impl SideChannel {
         Ok((Self(Some(Capture::new(reader, FRAMES_BYTES_MAX))), Some(writer.into())))
     }
 
-    /// Reads frames while the future is polled. The future never completes. Data above the limit is not read. A script
-    /// that sends too much data blocks until its timeout. Cancel-safe.
+    /// Reads frames while the future is polled. The future never completes. Data above the limit is not read, so a
+    /// script that sends more blocks until its timeout. Cancel-safe.
     pub(super) async fn read(&mut self) -> Infallible {
         self.read_to_end().await;
         std::future::pending().await

@@ -137,7 +137,8 @@ impl Supervised {
         let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
         let side_channel = self.side_channel.read_to_end();
         let drain = async { tokio::join!(self.stdout.read(), self.stderr.read(), side_channel) };
-        // All processes of the run are dead. The wait has a timeout, because another process may hold the output open.
+        // All processes of the run are dead. The wait has a timeout, because a process outside of the run may hold the
+        // output open.
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
         End::Reported(report)
     }
@@ -149,7 +150,6 @@ impl Supervised {
         tokio::pin!(received);
         let patience = timeout(END_PATIENCE, async {
             while timeout(STOPPED_MAX, &mut received).await.is_err() {
-                // A signal may have stopped the supervisor, so SIGCONT is sent.
                 resume(pid);
             }
         });

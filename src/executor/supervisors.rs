@@ -18,7 +18,7 @@ use crate::sandbox::supervisor::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 /// The interval between two checks for the end of a supervisor.
 const END_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The supervisors that are alive, and the runs that do not end.
+/// The living supervisors, and the number of killed runs that have not ended.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Supervisors {
     /// The PIDs of the supervisors. The mutex is only locked for a moment, because the thread that serves clients locks
@@ -94,7 +94,7 @@ impl Supervisors {
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
         // Until the supervisor receives its order, it is in the same session as this server. `orphans::kill` spares
-        // processes in this session. So it cannot kill the supervisor before the PID is in `pids`.
+        // processes in this session. So the supervisor is safe before its PID is in `pids`.
         self.lock().extend(pid);
         Ok((supervisor, Listed { pid, supervisors: self.clone() }))
     }
@@ -146,8 +146,8 @@ fn own_binary() -> std::io::Result<PathBuf> {
         // This path leads to the running program, even after its file was replaced by a newer version.
         return Ok(Path::new("/proc/self/exe").to_owned());
     }
-    // On some systems, `current_exe` fails if /proc is missing. Then this function returns the path by which the
-    // program was started.
+    // On some systems, `current_exe` fails if /proc is missing. Then the path by which the program was started is used,
+    // if it is absolute.
     let started_as = std::env::args_os().next().map(PathBuf::from);
     std::env::current_exe()
         .or_else(|error| started_as.filter(|path| path.is_absolute()).ok_or(error))

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::shares::{Held, ReplyRoom, Share};
 
-/// The time for which a user is present after its last call, or after the end of its last run. While several users are
+/// The time for which a user counts as present after its last call or the end of its last run. While several users are
 /// present, one user cannot take all turns.
 const PRESENCE: Duration = Duration::from_secs(60);
 
@@ -246,7 +246,7 @@ impl Queue {
         }
     }
 
-    /// Takes the next free turn of a lane. Returns the user that gets the turn, and the channel for it.
+    /// Takes the next free turn of a lane. Returns the user and the channel that receive it.
     fn next(&self, lane: Lane) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
         let mut state = self.lock();
         let free = self.free(&state, lane);

@@ -23,8 +23,8 @@ const SCRIPTS_MAX: usize = 5;
 
 type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
 
-/// A function that looks up the current path of the untrusted folder. The path itself is not stored, because an admin
-/// may change it while the server runs.
+/// A function that looks up the current path of the untrusted folder ([`UntrustedFolder`]). The path itself is not
+/// stored, because an admin may change it while the server runs.
 #[derive(Clone, Default)]
 pub(crate) struct Untrusted {
     look_up: Option<Arc<LookUp>>,
@@ -79,8 +79,8 @@ impl UntrustedFolder {
         Some(Self { names: [folder.to_owned(), real], identity })
     }
 
-    /// Returns whether the resolution of `path` passes through the folder: because the written path is below the
-    /// folder, because a symlink leads through it, or because of another mount of the folder.
+    /// Returns whether `path` leads through the folder: by its components, through a symlink, or through another mount
+    /// of the folder.
     pub(crate) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
             || self.is_mounted_above(path)
@@ -93,7 +93,7 @@ impl UntrustedFolder {
         above.any(|folder| identity(folder) == Some(self.identity))
     }
 
-    /// Returns whether the resolution of `folder` passes through this folder, or whether `folder` contains this folder.
+    /// Returns whether `folder` leads through this folder ([`Self::holds`]), or contains this folder.
     pub(super) fn overlaps(&self, folder: &Path) -> bool {
         self.holds(folder) || self.names.iter().any(|name| name.starts_with(folder))
     }

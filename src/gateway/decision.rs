@@ -64,8 +64,7 @@ pub struct DecisionFinding {
 }
 
 impl DecisionFinding {
-    /// Returns at most 20 findings of an analysis. Skips the last entry of an analysis if this entry is only the number
-    /// of further findings.
+    /// Returns at most 20 findings of an analysis. Skips the entry that contains only the number of further findings.
     pub(super) fn of(findings: &[Finding]) -> Vec<Self> {
         let is_listed = |finding: &&Finding| !matches!(finding.kind, FindingKind::More(_));
         findings.iter().filter(is_listed).take(FINDINGS_MAX).map(Self::from).collect()
@@ -135,8 +134,8 @@ impl DecisionRecord {
             if let Some(code) = self.error_code {
                 fields.insert("error_code".to_owned(), json!(code));
             }
-            // Include `inputs`, because the normalized arguments of an allowed call contain digests instead of file
-            // contents.
+            // Include `inputs`, because the client does not know the digests that an allowed call contains instead of
+            // file contents.
             if self.verified
                 && let Some(inputs) = self.normalized_arguments.get("inputs")
             {

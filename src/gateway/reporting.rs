@@ -1,10 +1,10 @@
 //! A second gateway, for batches of an admin that relies on the kernel's sandbox alone. This gateway reports the
 //! findings of the analysis, but findings never stop a script.
 //!
-//! This gateway is a separate type, so that no input can disable the blocking of scripts in the gateway for clients.
-//! The server for clients has a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which always blocks
-//! scripts with findings. No code converts between the two types. Only `run --batch` creates a `ReportingGateway`. A
-//! test checks in the sources that no other code creates one.
+//! This gateway is a separate type, so that no input can make the gateway for clients stop blocking. The server for
+//! clients has a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which always blocks scripts with
+//! findings. No code converts between the two types. Only `run --batch` creates a `ReportingGateway`. A test checks in
+//! the sources that no other code creates one.
 
 use crate::config::{AdminGate, Settings};
 

@@ -1,4 +1,4 @@
-//! The id of a decision: a hash of the call, the time and the server process. No two decisions have the same id.
+//! The id of a decision: a hash of the call, the time and the server process.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use super::Arguments;
 static PROCESS_INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
 
 /// The id of a decision: the SHA-256 in lower-case hexadecimal over the tool's name, the normalized arguments, a random
-/// nonce, the wall-clock time and the server instance. No two decisions have the same id.
+/// nonce, the wall-clock time and the id of the server process. No two decisions have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct VerificationId(String);

@@ -8,9 +8,9 @@
 //!                    .lock           locked while the run is in progress
 //! ```
 //!
-//! This module never follows a symlink, opens only folders and regular files, and never waits for the writer of a pipe.
-//! It opens each component of a path relative to its parent folder. So no process can replace a folder between a check
-//! and the use of the folder.
+//! This module opens only folders and regular files. It never follows a symlink, and never blocks on a pipe. It opens
+//! each component of a path relative to its parent folder, so that no process can replace a folder between a check and
+//! its use.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -35,7 +35,7 @@ pub(crate) const EVIDENCE: &str = "evidence.json";
 /// The name of the folder, in the folder of a run, that the tests write to.
 pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
-/// The name prefix of files that are not completely written.
+/// The name prefix of incompletely written files.
 const TEMPORARY: &str = ".new-";
 
 /// The limit for `evidence.json`, in bytes. The largest evidence, with ten thousand artifacts and fifty failures, is
@@ -48,8 +48,8 @@ pub(crate) struct Artifacts {
     root: PathBuf,
 }
 
-/// The folder of a run in progress. This value holds the lock of the run. So when this value is dropped or the process
-/// dies, the run is no longer in progress.
+/// The folder of a run, with the lock that marks the run as in progress. The lock is released when this value is
+/// dropped or the process dies.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -99,7 +99,7 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Returns whether neither limit is set, so that all runs are kept.
+    /// Returns whether all runs are kept, because no limit is set.
     pub(crate) fn is_everything(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
@@ -134,8 +134,7 @@ fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
 }
 
 impl Artifacts {
-    /// Creates a value that refers to the folder `artifacts` in `data_folder`. The first call of [`Self::create_run`]
-    /// creates the folder `artifacts`.
+    /// Uses the folder `artifacts` in `data_folder`. The first call of [`Self::create_run`] creates this folder.
     pub(crate) fn new(data_folder: &Path) -> Self {
         Self { root: data_folder.join("artifacts") }
     }
@@ -233,8 +232,7 @@ impl RunFolder {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = format!("{TEMPORARY}{name}");
-        // An earlier write that failed may have left this file. Remove the file, because `create_file` fails if the
-        // file exists.
+        // A failed earlier write may have left this file. `create_file` fails if the file exists.
         let _ = self.folder.remove_file(OsStr::new(&temporary));
         let mut file = self.folder.create_file(OsStr::new(&temporary))?;
         file.write_all(bytes)?;
@@ -245,8 +243,8 @@ impl RunFolder {
 
 fn state_of(folder: &Folder) -> io::Result<RunState> {
     let is_locked = match folder.file(OsStr::new(LOCK)) {
-        // Use a shared lock. If two processes check the state at the same time, an exclusive lock of one process would
-        // look like a run in progress to the other.
+        // Use a shared lock, because an exclusive lock would look like a run in progress to another process that checks
+        // the state.
         Ok(lock) => match lock.try_lock_shared() {
             Ok(()) => false,
             Err(fs::TryLockError::WouldBlock) => true,
@@ -262,16 +260,15 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
-/// Locks a new run. Fails with [`io::ErrorKind::Interrupted`] if a clean-up of old runs has removed the run's folder
-/// before the run was locked.
+/// Locks a new run. Fails with [`io::ErrorKind::Interrupted`] if the lock file has no name any more, because a clean-up
+/// of old runs has removed the run's folder.
 fn begin(lock: &File) -> io::Result<()> {
     lock.lock()?;
     if lock.metadata()?.nlink() == 1 { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 /// Prevents the removal of a run until the returned lock is dropped. Returns `None` if the run cannot be locked, for
-/// example because the run is in progress. A run in progress does not need this lock, because its own lock already
-/// prevents the removal.
+/// example because the run is in progress. The lock of a run in progress already prevents the removal.
 fn lock_shared(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }

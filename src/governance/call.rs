@@ -197,9 +197,8 @@ impl Governance {
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
-    /// Returns the caller. If a token is given, returns the user of this token. Otherwise returns `known`, the caller
-    /// that the transport has authenticated, if this authentication is still valid. If both are `None`, uses the
-    /// server's own token.
+    /// Returns the user of `token`. Without `token`, returns `known`, the caller that the transport has authenticated,
+    /// if this authentication is still valid. Without both, returns the user of the server's own token.
     pub(super) async fn authenticate(
         &self,
         token: Option<&Secret>,
@@ -275,7 +274,7 @@ impl Governance {
     }
 }
 
-/// The values that the checks before a run have validated or loaded.
+/// The results of the checks before a run.
 struct Checked {
     order: PytestOrder,
     judge: Judge,
@@ -283,7 +282,8 @@ struct Checked {
     tier: Option<Tier>,
 }
 
-/// Performs all checks of a run, except the checks that need the store.
+/// Checks the policy, the sandbox, the budget and the arguments of a run. Does not check the permission, the daily
+/// quota and the signing key.
 async fn check_run(
     policy: &Arc<Policy>,
     executor: &dyn Executor,
@@ -307,7 +307,7 @@ async fn check_run(
     let ready =
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
     let tier = ready.map(|ready| ready.tier);
-    // A project is not allowed to run at a tier below T2. Refuse now, before the run needs any process.
+    // A project must not run at a tier below T2. Refuse the call now, before the server starts a process.
     if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
         return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
     }
@@ -321,7 +321,7 @@ async fn check_run(
     Ok(Checked { order, judge, budget, tier })
 }
 
-/// A call for a dry run, which applies the same checks but does not start a run.
+/// A dry run, which checks whether a call would be permitted but does not start a run.
 #[derive(Debug)]
 pub(crate) struct Rehearsal<'a> {
     pub(crate) tool: GovernedTool,
@@ -358,7 +358,7 @@ impl Rehearsal<'_> {
     }
 }
 
-/// Runs blocking work on a separate thread, because it would block the async runtime.
+/// Runs `work` on a separate thread, so that it does not block the async runtime.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {

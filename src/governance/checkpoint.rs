@@ -79,13 +79,13 @@ impl CheckpointWriter {
         loop {
             self.appended.notified().await;
             while let Some(wait) = self.write_if_due_in_background(false).await {
-                // Wait for new rows too, because they may make a checkpoint due.
+                // Also wake up for new rows, because a checkpoint may then be due.
                 let _ = tokio::time::timeout(wait, self.appended.notified()).await;
             }
         }
     }
 
-    /// Writes the last checkpoint, regardless of the interval. Call this method after the last row.
+    /// Writes the last checkpoint, even if it is not due yet. Call this method after the last row.
     pub(super) async fn finish(self: &Arc<Self>) {
         let _ = self.write_if_due_in_background(true).await;
     }
@@ -124,8 +124,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes `head` (the head of this server's own rows) and the heads of other replicas. Skips heads of replicas if
-    /// their hashes are in `known`. Returns the hashes of the heads of all other replicas.
+    /// Writes `head` (the head of this server's own rows), and the heads of other replicas with hashes that are not in
+    /// `known`. Returns the hashes of all other replicas' heads.
     fn write(
         &self,
         policy: &Policy,
@@ -138,7 +138,7 @@ impl CheckpointWriter {
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             return Err(CheckpointError::InWorkspace(file.clone()));
         }
-        // Other replicas write their own heads too. The copy in this file helps if their checkpoints are lost or
+        // Other replicas write their own heads too. The copies in this file help if a replica's checkpoints are lost or
         // changed.
         let others = self.store.other_heads()?;
         let new = others.iter().filter(|head| !known.contains(&head.hash));
@@ -165,7 +165,7 @@ fn wait(
     Some(if is_due { Duration::ZERO } else { checkpoint.interval.saturating_sub(time.elapsed()) })
 }
 
-/// Appends lines, and syncs the file. If several servers append to a file, their lines do not mix.
+/// Appends lines with one write, so that the lines of several servers do not mix. Then syncs the file.
 fn append(path: &Path, line: &[u8]) -> io::Result<()> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let mut options = OpenOptions::new();

@@ -157,7 +157,7 @@ pub(crate) struct Evidence {
     pub(crate) governance: BudgetUsage,
     #[serde(default)]
     pub(crate) server_version: Option<String>,
-    /// The number that identifies the caller's token.
+    /// The number of the caller's token, or `oauth` for an access token.
     #[serde(default)]
     pub(crate) token: Option<String>,
     /// The SHA-256 of the policy file when the run was permitted.

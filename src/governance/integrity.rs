@@ -1,7 +1,7 @@
 //! Checks that the files of a run are unchanged since the run ended.
 //!
-//! The row about the end of a run has the hash of the run's evidence. The evidence has the hashes of the run's files.
-//! Each row of the audit log also has the hash of the previous row. This module compares the hashes with the current
+//! In the audit log, the row about the end of a run has the hash of the run's evidence, and each row has the hash of
+//! the previous row. The evidence has the hashes of the run's files. This module compares the hashes with the current
 //! files. It never serves or repairs a file that differs.
 
 mod all;
@@ -62,7 +62,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The reason why a file cannot be compared with a hash. The model gets the `Display` text.
+/// The reason why content could not be compared with a recorded hash. The model gets the `Display` text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Unconfirmed {
     /// The run is in progress, or the run's server died.
@@ -200,8 +200,8 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Returns whether retention has removed a run. If so, the removal may have caused the differences that were found in
-/// the run's files, so they must not be reported.
+/// Returns whether retention has removed a run. If so, do not report differences in the run's files, because the
+/// removal may have caused them.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
     // Read the log after the folder. A removal is recorded before the folder is renamed, so if retention has removed
     // the folder, the log already has the row.

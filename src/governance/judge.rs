@@ -1,6 +1,6 @@
 //! Loads the judge, which decides whether a run of tests passes. The judge consists of the required level, the admin's
-//! own tests, and the list of these tests with their expected outcomes. If a run does not satisfy the judge, the judge
-//! changes the verdict on the run to incomplete.
+//! own tests, and the list of these tests with their expected outcomes. A passed run that does not satisfy the judge
+//! becomes incomplete.
 
 mod folder;
 mod record;
@@ -31,7 +31,7 @@ const LIST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The maximum number of tests that are named in the reason for an incomplete run.
 const NAMED_MAX: usize = 5;
 
-/// The expected outcome of a test in the judge's list.
+/// The expected outcome of a test in the judge's list. Each test may pass instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExpectedOutcome {
@@ -184,8 +184,9 @@ impl Judge {
         Some(list)
     }
 
-    /// Corrects the verdict on a run. A run passes only if every listed test has its expected outcome, and the run has
-    /// the level that the policy requires.
+    /// Changes the verdict to incomplete if tests cannot run in a separate process from the code under test. Also
+    /// changes a pass to incomplete if a listed test does not have its expected outcome, or if the level is lower than
+    /// the policy requires.
     pub(super) fn correct(&self, verdict: Verdict, report: Option<&TestSummary>) -> Verdict {
         let incomplete = |reason| Verdict { status: RunStatus::Incomplete, reason: Some(reason) };
         let not_isolated = report.and_then(|report| report.judged.not_isolated.first());

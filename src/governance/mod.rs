@@ -1,5 +1,6 @@
-//! Governed tools run pytest and read the evidence of runs. Tokens, roles, a policy, a budget, the sandbox and the
-//! audit log govern each call. The tools exist only if the admin configured a policy file.
+//! Implements the governed tools, which run pytest and read the evidence of runs. Tokens, roles, a policy, a budget and
+//! the sandbox restrict the calls. The audit log records each call. The tools exist only if the admin configured a
+//! policy file.
 //!
 //! `call` contains the steps of a call, in their order. The other files:
 //!
@@ -10,7 +11,7 @@
 //! | `pytest`, `run`, `python` | a run of pytest: its arguments, its execution, and its interpreter |
 //! | `conclusion`, `verdict` | the status of a run that has ended |
 //! | `judge` | the admin's own tests, and the list of their expected outcomes |
-//! | `level` | the levels of judges |
+//! | `level` | how well a judge protects results against forgery |
 //! | `artifacts`, `evidence`, `summary` | the files of a run |
 //! | `read` | the tools that return the files of past runs |
 //! | `integrity`, `upkeep` | checks that the files of a run are unchanged; the removal of old runs |
@@ -92,7 +93,7 @@ pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
-    /// Ensures that at most one clean-up of old runs is in progress. No request for a clean-up is lost.
+    /// Ensures that at most one clean-up of old runs is in progress, and that no request for a clean-up is lost.
     upkeep: Arc<Turn>,
     /// The token for calls that present no token of their own.
     own_token: Option<Secret>,

@@ -1,7 +1,7 @@
 //! Parses the policy file, which lists the permitted tools and the limits of a run.
 //!
 //! A policy with an unknown key or an invalid value is refused as a whole. The parser never checks whether the paths in
-//! a policy exist, because they are checked when they are used.
+//! a policy exist. Each path is checked when it is used.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ const RETENTION_DAYS_MAX: u64 = 36_500;
 /// The maximum value of `total_mb_max`: one exbibyte, in MiB. It is limited so that the number of bytes fits into a
 /// `u64`.
 const TOTAL_MB_MAX: u64 = 1 << 40;
-/// The default number of rows after which a checkpoint is written. A busy server writes them in about a minute.
+/// The default number of rows after which a checkpoint is written. A busy server writes this number in about a minute.
 const CHECKPOINT_ROWS_DEFAULT: u64 = 1000;
 /// The default time after which a checkpoint is written even with few new rows, in seconds.
 const CHECKPOINT_SECONDS_DEFAULT: u64 = 60;
@@ -80,8 +80,8 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
 /// A policy: the permissions and limits that the admin has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The tools that may be called. An empty list is a mistake of the admin. Calls of `run_pytest` report this
-    /// mistake.
+    /// The permitted tools. Only `run_pytest` must be in the list. The other tools need only a role. Calls of
+    /// `run_pytest` report an empty list as a mistake of the admin.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
     /// Whether calls of `execute_python_code` also require a token with a role that may run tools.
     pub(crate) scripts_need_token: bool,
@@ -142,7 +142,7 @@ pub(crate) struct JudgePolicy {
 pub(crate) struct CheckpointPolicy {
     /// The file that the checkpoints are appended to.
     pub(crate) file: PathBuf,
-    /// The number of new rows after which a checkpoint is written before `interval` has passed.
+    /// The number of new rows after which a checkpoint is written even before `interval` has passed.
     pub(crate) rows: u64,
     /// The time after which a checkpoint is written even with fewer than `rows` new rows.
     pub(crate) interval: Duration,
@@ -215,8 +215,8 @@ impl Policy {
         if mistakes.0.is_empty() { Ok(policy) } else { Err(mistakes.0) }
     }
 
-    /// Parses as much as possible, and uses defaults for invalid values. If mistakes are returned, the policy must not
-    /// be used.
+    /// Parses as much as possible, to find all mistakes, and uses defaults for invalid values. A policy with mistakes
+    /// must not be used.
     fn read(text: &str) -> Result<(Self, Mistakes), PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLarge);

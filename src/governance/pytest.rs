@@ -29,7 +29,8 @@ pub(super) const REPORT_FILE: &str = ".new-report";
 /// The name of the file with the record of how pytest ended, in the folder for artifacts. The file is created with NUL
 /// bytes, which remain if pytest does not reach its end.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The name of a file in the folder for artifacts. The file occupies [`RESERVE_BYTES`] until the reports are written.
+/// The name of the file that occupies up to [`RESERVE_BYTES`] in the folder for artifacts until the reports are
+/// written, so that tests cannot fill the folder.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
 /// The exit code of [`COMMON`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
@@ -171,7 +172,7 @@ impl PytestOrder {
 pub(super) struct PythonPath {
     /// The entries in the workspace, as canonical paths.
     inside: Vec<PathBuf>,
-    /// The workspace's folder `src` if it contains packages, otherwise empty.
+    /// The workspace's folder `src`. Empty if `src` is missing, is itself a package, or is already in `inside`.
     sources: Vec<PathBuf>,
     /// All other entries, in the format of `PYTHONPATH`; `None` if the server has no variable `PYTHONPATH`.
     outside: Option<OsString>,

@@ -54,7 +54,7 @@ impl Governance {
         caller: Caller,
     ) -> Result<GovernedReply, Refusal> {
         let read = match self.policy().await {
-            // No rule of a policy restricts reading. But while the policy is unusable, every governed call is refused.
+            // A policy does not restrict reading, but every governed call is refused while the policy is unusable.
             Ok(_) => self.look_up(tool, &call).await,
             Err(refusal) => Err(refusal),
         };

@@ -19,9 +19,9 @@ const CANCELLED: &str = "Execution was cancelled.";
 /// The maximum number of artifacts that the text of a reply names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
-/// If a run has no reliable result, the reply contains at most this number of lines of the output.
+/// The maximum number of lines of the output in the reply about a run without a reliable result.
 const LAST_LINES: usize = 10;
-/// If a run has no reliable result, the reply contains at most this number of characters of the output.
+/// The maximum number of characters of the output in the reply about a run without a reliable result.
 const LAST_CHARS: usize = 2000;
 
 #[derive(Debug, Clone, PartialEq)]

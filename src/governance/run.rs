@@ -216,7 +216,7 @@ impl Governance {
             folder.write_text("stderr.txt", stderr.as_bytes())?;
             let recorded = folder.records(hashed_bytes_max)?;
             evidence.artifacts = recorded.records;
-            // If some files were not visited, the number of omitted files is unknown, but at least one.
+            // If some files were not visited, at least one file is omitted.
             evidence.artifacts_omitted = recorded.omitted.max(u64::from(recorded.truncated));
             let sha256 = folder.write_evidence(&json!(evidence))?;
             Ok::<_, ArtifactError>((evidence, sha256))
@@ -240,8 +240,8 @@ impl Governance {
         }
         let ended = details(&json!({
             "duration_ms": cleared.budget.elapsed_ms(),
-            // This hash protects the evidence, and the evidence contains the hashes of all other files. The hash itself
-            // is protected because each row of the audit log has the hash of the previous row.
+            // This hash protects the evidence, which contains the hashes of other files. The chain of hashes in the
+            // audit log protects the hash itself.
             EVIDENCE_SHA256: evidence_sha256,
         }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));

@@ -21,7 +21,7 @@ use crate::ledger::{
 };
 use crate::sandbox::Tier;
 
-/// The key, in the details of `TOOL_FINISHED`, for the hash of a job's result.
+/// The key of the hash of a job's result, in the details of a `TOOL_FINISHED` row.
 const RESULT_SHA256: &str = "result_sha256";
 
 impl Governance {
@@ -32,9 +32,8 @@ impl Governance {
         presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
         // If the transport has authenticated the caller (`known`), the server has already checked that the caller's
-        // role permits scripts. When the run starts, the server checks again that the caller's token is valid. If the
-        // transport has not authenticated the caller, check the token here. Without a valid token, the caller is
-        // unknown.
+        // role permits scripts, and checks the token again when the run starts. Otherwise check the token here. Without
+        // a valid token, the caller stays unknown.
         let caller = match &presented.known {
             Some(known) => Ok(known.clone()),
             None => self.authenticate(presented.token.as_ref(), None).await,
@@ -121,9 +120,9 @@ impl Governance {
         self.append(vec![entry]).await.map(|_| run_id)
     }
 
-    /// Records that a script starts. If this fails or returns `false`, the script must not start. Returns `false` if
-    /// `proof`, the caller's token, became invalid while the store was unreachable. With `patience`, retries while the
-    /// store is unreachable.
+    /// Records that a script starts. With `patience`, retries while the store is unreachable. Returns `false` if
+    /// `proof`, the caller's token, became invalid meanwhile. If this fails or returns `false`, the script must not
+    /// start.
     pub(crate) async fn script_started(
         &self,
         id: &VerificationId,
@@ -254,7 +253,7 @@ impl Governance {
     }
 
     /// Returns the rows about the script that has the decision id `verification_id`. Returns no rows if the log has
-    /// more rows than one script can cause, because then another process has inserted some of them.
+    /// [`AUDIT_ROWS_MAX`] rows or more. One script cannot cause this number, so another process has inserted rows.
     async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
         let rows = blocking(move || store.rows_of_run(run_id)).await;
@@ -328,8 +327,8 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);
     let mut hash = Sha256::new();
     for part in texts.into_iter().chain(pictures.all.iter().map(|picture| &*picture.png)) {
-        // Hash each part with its length. Otherwise bytes could move from one part to the next without changing the
-        // hash.
+        // Hash each part with its length. Without the lengths, bytes could move from one part to the next without
+        // changing the hash.
         hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         hash.update(part);
     }
@@ -342,19 +341,20 @@ pub(crate) struct DecisionWritten {
     pub(crate) place: Option<AuditPlace>,
     /// The user, if the caller is known.
     user: Option<UserName>,
-    /// The proof of the caller, if the caller is known. The proof must still be valid when the run starts.
+    /// The token that authenticated the caller, if the caller is known. It must still be valid when the run starts.
     pub(crate) proof: Option<Proof>,
 }
 
 impl DecisionWritten {
-    /// Returns the user and the number of the token.
+    /// Returns the user, and the token's number or `oauth`.
     pub(crate) fn user_and_token(&self) -> (Option<String>, Option<String>) {
         let Self { place: _, user, proof } = self;
         (user.as_ref().map(ToString::to_string), proof.map(|proof| proof.to_string()))
     }
 }
 
-/// Creates an entry about the call with the decision id `id`. The entry contains the number of the caller's token.
+/// Creates an entry about the call with the decision id `id`. The entry contains the number of the caller's token, or
+/// `oauth`.
 fn call_entry(
     id: &VerificationId,
     outcome: AuditOutcome,

@@ -1,8 +1,7 @@
-//! Parses the report with the outcomes of the tests, which `pytest/common.py` writes after the tests.
+//! Parses the report with the outcomes of the tests. A script in the folder `pytest` writes the report after the tests.
 //!
 //! Each line of a report is a JSON document. The first lines describe failures. The last line has all counts. A report
-//! is untrusted, because tests can forge it. So a report alone never decides that a run passed. The exit code must
-//! agree.
+//! is untrusted, because tests can forge it. So a run passes only if the exit code agrees with the report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::plain_text::{plain, plain_line};
 
-/// The limit for a report, in bytes. Reports of `pytest/common.py` are smaller, because `pytest/common.py` limits the
-/// number and the length of failures.
+/// The limit for a report, in bytes. `pytest/common.py` limits the number and the length of failures, so its reports
+/// are smaller.
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The maximum number of failures that are reported individually.
 pub(super) const FAILURES_MAX: usize = 50;
@@ -85,8 +84,8 @@ pub(crate) struct TestSummary {
     /// The node ids of the first tests that passed, at most [`PASSED_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) passed_tests: Vec<String>,
-    /// The result of the control: the number of passed tests that fail with inverted assertions, and the number of all
-    /// passed tests.
+    /// The result of the control, which repeats the passed tests with inverted assertions: the number of tests that do
+    /// not pass again, and the number of all passed tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) controls: Option<[u32; 2]>,
     /// The part of the report that only the judge uses.
@@ -297,7 +296,7 @@ fn listed(counts: &[(u64, &str)]) -> String {
     counts.join(", ")
 }
 
-/// Returns whether a line of output looks like the effect of a refusal by the sandbox.
+/// Returns whether a line of output suggests that the sandbox refused an operation.
 pub(crate) fn is_refusal(line: &str) -> bool {
     REFUSALS.iter().any(|(texts, _)| texts.iter().all(|text| line.contains(text)))
 }
@@ -318,8 +317,7 @@ impl From<ReportedFailure> for TestFailure {
         Self {
             name: node_id(&name),
             kind,
-            // Do not search the whole explanation. The source of the test in it may contain the message of an error
-            // that did not occur.
+            // Do not search the source of the test, because it may contain the message of an error that did not occur.
             sandbox: lines().chain([place.as_str(), message.as_str()]).any(is_refusal),
             message: excerpt(&message, MESSAGE_CHARS_MAX),
             assertion_lines: lines()

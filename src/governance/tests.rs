@@ -441,7 +441,7 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
     while fixture.executor.runs() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    // Three calls wait: the token of the first is revoked, the second is cancelled, and the third stays permitted.
+    // Three calls wait: one loses its token, one is cancelled, and one stays permitted.
     let (revoked, waits, _) = start(Role::User);
     is_waiting(&waits).await;
     let (cancelled, waits, cancel) = start(Role::Admin);
@@ -493,7 +493,7 @@ async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&s
     };
     assert_eq!(found, code, "{told}: {reply:?}");
     assert!(text.contains(told), "{text}, not {told}");
-    // If the call was not refused, the reply is an error unless the run passed.
+    // The reply to a call that was not refused is an error if the run did not pass.
     let is_error = reply.is_ok_and(|reply| reply.is_error);
     assert_eq!(is_error, code.is_none() && status != "passed", "{text}");
     let evidence = fixture.evidence(run_id);
@@ -596,8 +596,7 @@ async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_s
 async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_counted() {
     let fixture = Fixture::of(Tier::T3, |project, _| {
         let files = &project.artifacts.path;
-        // The tests forged the report, which has seven passed tests. The record of how pytest ended has only one passed
-        // test.
+        // The tests forged the report: it has seven passed tests, but the record of how pytest ended has one.
         leave_reports(files, 7, 0);
         fs::write(files.join("a.txt"), "content").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();

@@ -51,15 +51,15 @@ fn entry(removal: &Removal) -> AuditEntry {
 }
 
 /// Ensures that at most one clean-up is in progress. If another clean-up is requested meanwhile, the clean-up in
-/// progress runs a second time.
+/// progress runs again.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     asked: AtomicUsize,
 }
 
 impl Turn {
-    /// Runs `work`. If another thread calls `take` meanwhile, the call of the other thread returns at once, and this
-    /// thread runs its own `work` again.
+    /// Runs `work`. If another thread calls `take` meanwhile, that call returns at once, and this thread runs its own
+    /// `work` again.
     pub(super) fn take(&self, work: impl Fn()) {
         if self.asked.fetch_add(1, Ordering::AcqRel) > 0 {
             return;

@@ -108,7 +108,7 @@ impl Verdict {
 /// failure of pytest itself. Returns `None` if the result is reliable.
 fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     let failures = report.map(|report| report.failed + report.errors);
-    // Do not count skips. If a whole file skips itself, pytest collects no test, and its exit code is 5.
+    // Skipped tests have not run. If a whole file skips itself, pytest collects no test, and its exit code is 5.
     let has_run = report.map(|report| report.passed + report.failed + report.xfailed > 0);
     match (code, failures, has_run) {
         (exit_code::OK | exit_code::TESTS_FAILED, None, _) => {

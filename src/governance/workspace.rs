@@ -2,7 +2,7 @@
 //!
 //! The workspace is untrusted, including its `.git` folder, where hooks, filters and settings can start programs. So
 //! this module does not run Git, never reads a setting and never follows a symlink. It reads a few files within limits.
-//! If these files do not determine a part of the state, that part is reported as unknown.
+//! Each part of the state that these files do not determine is reported as unknown.
 //!
 //! This module computes the id that Git would give to a tree of the tracked files in their current state. If the
 //! commit's tree has the same id, the files match the commit, because the id is a digest of all content.
@@ -33,11 +33,9 @@ const REPOSITORY: &str = ".git";
 
 /// The maximum number of files that are hashed. A typical project has a few hundred files.
 const FILES_MAX: usize = 20_000;
-/// The maximum total size of the hashed files, in bytes. The size is limited because a run starts only after the files
-/// are hashed.
+/// The maximum total size of the hashed files, in bytes. It is limited because a run starts only after the hashing.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// The time limit for hashing all files together. The time is limited because a run starts only after the files are
-/// hashed.
+/// The time limit for hashing all files together. It exists because a run starts only after the hashing.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The maximum length of the chain of references from `HEAD` to the commit.

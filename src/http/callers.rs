@@ -1,4 +1,4 @@
-//! Identifies callers and limits the rate of each user.
+//! Identifies callers, and limits each user's rate of requests.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -123,12 +123,11 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::from(token.trim().to_owned()))
 }
 
-/// A rate limit for each user. The crate governor is not used, because this limit needs only ten lines
-/// of code.
+/// A limit on each user's rate of requests. The crate governor is not used, because this limit needs only ten lines of
+/// code.
 #[derive(Debug)]
 struct UserRate {
-    /// The maximum rate of one user in requests per second. A burst may contain at most
-    /// this number of requests.
+    /// The maximum rate of one user in requests per second. A burst may contain as many requests as one second allows.
     rate: Option<u32>,
     /// For each user, the theoretical arrival time of the next request at exactly the maximum rate (algorithm GCRA).
     /// The map has at most one entry for each user with a token.

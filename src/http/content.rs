@@ -18,9 +18,8 @@ use crate::batch::AnswerLine;
 use crate::server;
 use crate::shares::Held;
 
-/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. So if a
-/// client does not read, hyper does not take the whole of a large body, and the request still counts towards the
-/// limits.
+/// The maximum size of a frame of a body. hyper takes the next frame only when its write buffer has free space. If a
+/// client does not read, most of a large body therefore stays here, and its request still counts towards the limits.
 const FRAME_BYTES: usize = 64 * 1024;
 
 /// The interval of keep-alive comments on an idle stream. It is short, because proxies close a stream that is idle for
@@ -132,8 +131,8 @@ pub(super) fn line_response(
     lines: mpsc::Receiver<AnswerLine>,
     until_read: impl Send + 'static,
 ) -> Response<Content> {
-    // The connection requests the next line after it has written the previous line, so release the memory reserved for
-    // the previous line.
+    // The connection requests a line only after it has written the previous line. So release the memory that is
+    // reserved for the previous line.
     let lines = unfold((lines, until_read, None), |(mut lines, until_read, before)| async move {
         drop::<Option<Held>>(before);
         let AnswerLine { bytes, room } = lines.recv().await?;

@@ -1,8 +1,8 @@
 //! Checks the host name by which a request reaches this server, and the origin of the web page that sent the request.
 //!
-//! An attacker's page can resolve its own host name to this machine (DNS rebinding), so that the browser treats this
-//! server as the attacker's server. Such requests are recognized, because the Host header then contains the attacker's
-//! host name. If the request has an Origin header, the page's origin in this header must be accepted too.
+//! An attacker can let the host name of a page resolve to this machine (DNS rebinding). The browser then treats this
+//! server as the page's own server. Such requests are recognized, because the Host header then contains the attacker's
+//! host name. If the request has an Origin header, the origin in it must be accepted too.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -61,7 +61,8 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
 
 /// Refuses a request to the admin listener that a web page may have sent. Such a request has an Origin header, or its
 /// host is neither an IP address, nor `localhost`, nor one of `names`. Scrapers and probes use the IP address of the
-/// machine or pod. A page that rebinds its own host name cannot make the browser send an IP address as the host.
+/// machine or pod. Accepting IP addresses is safe, because a page that rebinds its host name cannot make the browser
+/// send one.
 pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::Origin);

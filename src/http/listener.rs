@@ -1,8 +1,8 @@
 //! Accepts a limited number of connections. Closes a connection if its client sends nothing or does not read.
 //!
 //! `axum::serve` is not used, because it has no settings for these limits: the number of unauthenticated connections,
-//! the size of buffers, and the timeouts of reads, writes and the drain. Layers of tower-http see a request only after
-//! its head was read.
+//! the size of buffers, and the timeouts of reads, writes and the drain. Layers of tower-http cannot add them, because
+//! they see a request only after its head was read.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -136,8 +136,8 @@ async fn accept(
             let conversation = converse(stream, service, &seat, Some(&draining));
             abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
         });
-        // Let the task of this connection read its request before the next connection is accepted. Otherwise a flood of
-        // new connections could close this connection before its token is read.
+        // Let the task of this connection read its request before the next connection is accepted. Otherwise, in a
+        // flood of new connections, this connection could become the oldest unauthenticated one and be closed.
         yield_now().await;
     }
 }

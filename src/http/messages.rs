@@ -59,7 +59,8 @@ pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<H
     }
 }
 
-/// Returns the value of a header that may occur at most once. A repeated header is `Header::Unusable`.
+/// Returns the value of a header that may occur at most once. A header that is repeated or not text is
+/// `Header::Unusable`.
 pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Header {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(HeaderValue::to_str), values.next()) {

@@ -4,7 +4,7 @@
 //! `listener` accepts a limited number of connections. `front` applies the same checks to every request in a fixed
 //! order: Host and Origin (`hosts`), the caller (`callers`), limits (`room`). Then `front` passes the request to
 //! `messages` or `scripts`. `content` builds the responses. `admin` is a second listener for admins, with the metrics
-//! of `prometheus`. This module never speaks TLS, which is the task of a reverse proxy.
+//! of `prometheus`. TLS is the task of a reverse proxy.
 
 mod admin;
 mod callers;

@@ -1,4 +1,4 @@
-//! Refusals of requests before any work is done. A refusal has an HTTP status and a sentence.
+//! Refusals of HTTP requests, before the server does any work for them. A refusal has an HTTP status and a sentence.
 
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -105,7 +105,8 @@ impl Refusal {
         }
     }
 
-    /// Returns whether to log the refusal for the admin. Refusals that a well-behaved client never causes are logged.
+    /// Returns whether to log the refusal for the admin. Refusals that may be signs of an attack, a wrong configuration
+    /// or an overload are logged.
     pub(super) fn is_suspect(self) -> bool {
         match self {
             Self::Host
@@ -134,8 +135,8 @@ impl Refusal {
     }
 
     /// Returns the HTTP response for the refusal. If `is_message` is `true`, the request was an MCP message, and the
-    /// response contains a JSON-RPC error. Otherwise the client is a pipeline. If the server is full, a pipeline
-    /// receives status 429 instead of 503, because pipelines treat 429 as a request to wait.
+    /// response contains a JSON-RPC error. Otherwise the client is a pipeline (a program without MCP). If the server is
+    /// full, a pipeline receives status 429 instead of 503, because pipelines treat 429 as a request to wait.
     pub(super) fn response(self, is_message: bool) -> Response<Content> {
         let text = self.text();
         let mut status = self.status();

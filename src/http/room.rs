@@ -1,5 +1,5 @@
 //! Limits the requests in flight, their memory and the connections, for all users together and for each user. The
-//! limits for all users together are the same as over stdio.
+//! limits of requests and bytes for all users together are the same as over stdio.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,15 +19,15 @@ use super::refusal::Refusal;
 const REQUESTS_MAX: usize = 256;
 /// The maximum total size of the request bodies and batch lines in memory, of all users together.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The maximum size of the body of one request, in bytes. The body of `/run` and `/run_code` may be larger. A script of
-/// 1 MiB fits, even if JSON escapes all quotes, line ends and non-ASCII characters of the script.
+/// The maximum size of a request's body, in bytes, except for `/run` and `/run_code`. A script of 1 MiB fits, even if
+/// JSON escapes all quotes, line ends and non-ASCII characters of the script.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. One user may have one such
 /// body. A body needs about three times its size in memory until the script in the body has ended.
 const LARGE_BODIES_MAX: usize = 4;
 /// The maximum time that a large body waits for one of the `LARGE_BODIES_MAX` slots. The server does not refuse the
-/// body at once, because a client that is refused before it has sent its body often reports a broken connection instead
-/// of the refusal.
+/// body at once. The refusal would arrive while the client is sending, and clients then often report a broken
+/// connection instead.
 const LARGE_BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The minimum share of `BYTES_MAX` that each user has.
 const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;

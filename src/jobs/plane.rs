@@ -24,7 +24,7 @@ pub(crate) struct Order {
     pub(crate) placed_by: Option<RequestKey>,
 }
 
-/// The client's identifier of the request that placed a job. Cancelling the request cancels the job.
+/// The client's identifier of the request that placed a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestKey(pub(crate) String);
 
@@ -79,7 +79,7 @@ pub(crate) struct JobsAway;
 /// A queue of background jobs, and the workers that run them.
 ///
 /// Only the user of a job can query or cancel the job. A job runs at most once, because a worker records its claim
-/// before it starts the script. If the worker disappears, the job ends as lost.
+/// before it starts the script. If the worker disappears, the job ends as lost and does not run again.
 pub(crate) trait Jobs: Send + Sync + 'static {
     /// Places a job at the end of its user's queue.
     ///
@@ -101,7 +101,7 @@ pub(crate) trait Jobs: Send + Sync + 'static {
         bytes_max: usize,
     ) -> BoxFuture<'a, Result<Found, JobsAway>>;
 
-    /// Cancels a job of `user`, unless it has ended. Returns whether this user has such a job.
+    /// Cancels a job of `user`, unless it has ended. Returns whether `user` has a job with this id.
     ///
     /// # Errors
     ///

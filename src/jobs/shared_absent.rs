@@ -8,7 +8,7 @@ use crate::scripts::Scripts;
 
 use super::plane::Jobs;
 
-/// Never called, because there is no database.
+/// Never called, because `Database` has no values in such a program.
 pub(crate) fn share(database: Database, _: Arc<Scripts>, _: &Settings) -> Arc<dyn Jobs> {
     match database {}
 }

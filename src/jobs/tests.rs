@@ -103,7 +103,7 @@ async fn every_job_that_has_ended_has_a_verdict() {
     assert_eq!(verdict(runs), verdict(waits));
 }
 
-/// Sleeps for the given number of seconds and a millisecond, so that the tasks run.
+/// Sleeps for the given number of seconds, and for a millisecond in which the tasks that are then due run.
 async fn after(seconds: u64) {
     sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
 }

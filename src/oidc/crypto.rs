@@ -24,8 +24,9 @@ enum Check {
     Point(&'static dyn VerificationAlgorithm),
 }
 
-/// All accepted algorithms. None of them uses a shared secret, for two reasons. A server that can verify a token with
-/// a shared secret can also forge tokens. An attacker could present a public key as the secret (RFC 8725, 2.1).
+/// All accepted algorithms. None of them uses a shared secret, for two reasons. A server that can verify a token with a
+/// shared secret can also forge tokens. An attacker could sign tokens with the issuer's public key as the secret (RFC
+/// 8725, 2.1).
 pub(super) const ALGORITHMS: [Row; 5] = [
     Row {
         algorithm: Algorithm::RS256,

@@ -57,7 +57,7 @@ pub(crate) enum KeysError {
     TooLong,
 }
 
-/// The error if this server could not load keys in the last hour.
+/// The error if this server has loaded no keys in the last hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the issuer's keys could not be fetched")]
 pub(crate) struct KeysUnavailable;
@@ -124,7 +124,7 @@ struct PublishedKey {
 }
 
 impl Keys {
-    /// Loads the keys. If the keys cannot be fetched from a URL, a later token causes the next attempt.
+    /// Loads the keys. If the keys cannot be fetched from a URL, validating a later token causes the next attempt.
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
         let keys = Self(Arc::new(Shared { source, loaded, looked }));
@@ -139,7 +139,7 @@ impl Keys {
         }
     }
 
-    /// Returns the key with the id that a token names, for the token's algorithm. `None` if the issuer has no such key.
+    /// Returns the key for a token's key id and algorithm. `None` if the issuer has no such key.
     ///
     /// A cached key is returned at once. If the cached keys are old, they are reloaded in the background, so an issuer
     /// that hangs never delays a token with a known key.

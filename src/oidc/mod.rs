@@ -1,4 +1,4 @@
-//! Validates OAuth 2.0 access tokens of an authorization server. This module never issues tokens.
+//! Validates OAuth 2.0 access tokens of an authorization server. Never issues tokens.
 //!
 //! This server is a resource server. Its metadata names the trusted authorization server (RFC 9728). This module
 //! validates each token as a JSON Web Token (RFC 9068, RFC 8725) with the issuer's published keys (RFC 7517). `keys`
@@ -144,8 +144,8 @@ impl AccessTokens {
         if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
             return Err(NotTaken::Form("its type (typ) must be JWT or at+jwt"));
         }
-        // Check the algorithm before the search for the key, so that a token with another algorithm never causes a
-        // fetch.
+        // Check the algorithm before the search for the key, so that a token with an unsupported algorithm never causes
+        // a fetch.
         if crypto::row(header.alg).is_none() {
             return Err(NotTaken::Form("its algorithm is not supported"));
         }

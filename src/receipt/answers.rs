@@ -1,7 +1,7 @@
 //! Stores the results of scripts, for later calls with the same script in this or another process
 //! (`QWED_MCP_ANSWER_ONCE`). Each result is a file in the folder of receipts. The name of the file is the key of the
-//! run: a digest of everything that the result depends on. The file consists of a signature and the content. The
-//! signature also covers the key, so a file that is incomplete, changed or renamed is not valid.
+//! run: a digest of everything that the result depends on. The file consists of a signature and the result. The
+//! signature also covers the name, so a file that is incomplete, changed or renamed is not valid.
 //!
 //! The size of the folder is limited. At the limit, the least recently used files are removed. This module never
 //! parses a result, and never decides which results can be reused.
@@ -27,11 +27,11 @@ const FOLDER: &str = "answers";
 /// and a signature of a result is never valid for a receipt.
 const CONTENT_TYPE: &str = "application/vnd.qwed.answer";
 
-/// The maximum size of all results together, in bytes. Each process may exceed this maximum by 1/[`SLACK`] of the
-/// maximum.
+/// The maximum size of all results together, in bytes. Between two checks, each process may exceed the maximum by
+/// 1/[`SLACK`] of it.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// A process checks the size of the folder whenever it has stored 1/`SLACK` of the maximum.
+/// A process checks the size of the folder each time that it has stored another 1/`SLACK` of the maximum.
 const SLACK: u64 = 16;
 
 /// Each result counts as at least this number of bytes towards [`BYTES_MAX`]. So `BYTES_MAX` also limits the number of
@@ -40,8 +40,7 @@ const RESULT_BYTES_MIN: u64 = 8 * 1024;
 
 const RESULT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// If the disk has less free space than this number of bytes, no result is stored. Receipts need space on the same
-/// disk.
+/// The free disk space, in bytes, below which no result is stored, because receipts need space on the same disk.
 const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
 
 /// The maximum number of file names that are listed. It exceeds the maximum number of results.
@@ -59,7 +58,7 @@ pub(crate) struct AnswerFiles {
 }
 
 impl AnswerFiles {
-    /// Opens the folder of results, and removes the drafts that a killed process has left. Blocks on the disk.
+    /// Prepares the folder of results: removes the drafts that a killed process has left. Blocks on the disk.
     pub(crate) fn new(receipts: &Arc<Receipts>) -> Self {
         let folder = receipts.folder().join(FOLDER);
         remove_abandoned(&folder);
@@ -75,7 +74,7 @@ impl AnswerFiles {
         let folder = Folder::open(&self.folder).ok()?;
         let name = hex::encode(key);
         let file = folder.file(OsStr::new(&name)).ok()?;
-        // Ignore a failure, which only changes the order of removals.
+        // Ignore a failure, because the time only determines which files are removed first.
         let _ = file.set_modified(SystemTime::now());
         let mut bytes = read_at_most(file, RESULT_BYTES_MAX).ok()?;
         let content = bytes.split_off(bytes.len().min(SIGNATURE_BYTES));
@@ -89,7 +88,7 @@ impl AnswerFiles {
         None
     }
 
-    /// Stores a content for a key, unless the content is too large or the disk is almost full. Returns whether
+    /// Stores content for a key, unless the content is too large or the disk is almost full. Returns whether
     /// `remove_oldest` must be called. Blocks on the disk.
     ///
     /// The file is not synced to the disk, so the file may be incomplete after a crash of the machine. `read` ignores

@@ -1,8 +1,8 @@
-//! Checkpoints: signed heads of the audit log. They are stored where a program that changes the log cannot reach them.
-//! This module never changes the log.
+//! Checkpoints: signed heads of the audit log. The admin stores them out of reach of programs that could change the
+//! log. This module never changes the log.
 //!
-//! The file has one line for each checkpoint. A checkpoint proves that its row was in the log. If the log was
-//! rewritten, or was cut off before a signed row, the comparison finds that this row differs or is missing.
+//! The file has one line for each checkpoint. A checkpoint proves that its row was in the log. If the log was rewritten
+//! from an earlier row on, or was cut off, the comparison finds that this row differs or is missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
@@ -60,7 +60,7 @@ pub(crate) struct Checkpoints {
     /// of the head's line in the file.
     heads: BTreeMap<i64, Vec<(u64, SignedHead)>>,
     first_row: Option<i64>,
-    /// For each chain, the number of rows after its last signed row.
+    /// For each chain (one for each replica), the number of rows after its last signed row.
     behind: HashMap<Option<String>, u64>,
     found: CheckpointVerification,
 }

@@ -2,8 +2,8 @@
 //! statement.
 //!
 //! The signature covers the payload's bytes and their type, so no statement needs to be parsed before the signature is
-//! checked. The other bytes of an envelope are not signed. They must be exactly the bytes that this program writes, so
-//! that a change of these bytes is also detected.
+//! checked. The other bytes of an envelope are not signed. They are valid only in the exact form that this program
+//! writes, so a change of them is also detected.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};

@@ -264,7 +264,7 @@ impl PublicKeys {
     }
 }
 
-/// Reads the records of the keys in a folder. Returns no records if the file does not exist.
+/// Reads the file of key records. Returns no records if the file does not exist.
 fn records(file: &Path) -> Result<KeyRecords, KeyError> {
     let bytes = match read_regular(file, RECORDS_BYTES_MAX) {
         Ok(Some(bytes)) => bytes,
@@ -307,7 +307,7 @@ impl KeyStore {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Generates a key. If a key exists, replaces the existing key if `rotates` is `true`, and fails otherwise.
+    /// Generates a key. An existing key is replaced if `rotates` is `true`. Otherwise it is an error.
     ///
     /// The public key is written to the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
@@ -367,8 +367,8 @@ impl KeyStore {
     }
 }
 
-/// Rounds a time down to milliseconds, the precision of receipts. Otherwise, the time in a receipt could be earlier
-/// than the generation of its key, if both happened in the same millisecond.
+/// Rounds a time down to milliseconds, the precision of receipts. If key records had a higher precision, a receipt from
+/// the same millisecond as its key would seem older than the key.
 pub(super) fn to_milliseconds(time: DateTime<Utc>) -> DateTime<Utc> {
     let text = time_text(time);
     text.parse().unwrap_or(time)

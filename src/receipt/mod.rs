@@ -1,18 +1,18 @@
 //! Signed receipts: the decision about a script or a run of tests, the environment, and the result. A receipt can be
 //! stored and verified on another machine, and its script can be run again.
 //!
-//! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys` (Ed25519).
+//! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with an Ed25519 key (`keys`).
 //!
 //! - `writer` creates receipts and stores them.
 //! - `verification` checks receipts. It checks the exact bytes, before it parses any part of a statement.
 //! - `answers` stores signed results of scripts in the folder of receipts, for later calls with the same scripts.
 //! - `head` signs the last row of the audit log in the same way.
 //!
-//! A receipt proves only that the holder of the key has signed it. So no sandboxed process on this machine may be
-//! able to read the key. A receipt never proves that the kernel was honest.
+//! A receipt proves only that a holder of the key has signed it. Therefore scripts and tests must not be able to read
+//! the key. A receipt does not prove that the kernel worked correctly.
 //!
-//! A script has one statement, with this project's predicate. A run of tests has two statements. One has this
-//! project's predicate. The other has in-toto's predicate for test results, which other programs understand.
+//! A receipt has this project's predicate (the typed content of a statement). A run of tests has a second receipt, with
+//! in-toto's predicate for test results, which other programs understand.
 //!
 //! No module outside of this folder imports `ed25519_dalek`.
 
@@ -48,8 +48,8 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-/// The maximum size of a receipt, in bytes. A receipt with some hundred packages has 10 KiB. A receipt with all files
-/// of a run of tests has a few hundred KiB.
+/// The maximum size of a receipt, in bytes. A receipt with several hundred packages takes 10 KiB. A receipt with all
+/// files of a run of tests takes a few hundred KiB.
 pub(crate) const RECEIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Returns the SHA-256 of bytes, in lower-case hexadecimal.

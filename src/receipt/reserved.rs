@@ -1,9 +1,8 @@
-//! Files with disk space that is reserved before their content exists. So a full disk is noticed before a script
-//! runs, and not afterwards.
+//! Files for which disk space is reserved before their content exists, so that a full disk is noticed before a script
+//! runs.
 //!
 //! A file gets its final name when its content is complete. Until then, it is a draft. A draft is removed when its
-//! owner drops it. If the owner was killed, a later process removes the draft. This module never decides about the
-//! content.
+//! owner drops it. If the owner was killed, a later process removes the draft. This module never inspects the content.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};

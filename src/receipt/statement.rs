@@ -19,7 +19,7 @@ use crate::verdict::{Conclusion, Verdict};
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 /// The type of this project's predicate, with the version of the predicate.
 pub(crate) const PREDICATE_TYPE: &str = "https://qwed.ai/attestation/verification/v1";
-/// The type of a predicate that is a Verification Context.
+/// The type of a predicate that is a Verification Context, the document about a verdict (`verification::document`).
 pub(crate) const CONTEXT_TYPE: &str = "https://qwed.ai/attestation/verification-context/v1";
 /// The type of in-toto's predicate for the results of tests.
 pub(crate) const TEST_RESULT_TYPE: &str = "https://in-toto.io/attestation/test-result/v0.1";
@@ -94,7 +94,7 @@ pub(crate) struct Predicate<'a> {
     /// The reason why the script of an allowed call was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_run: Option<String>,
-    /// The measures that make two runs of the script the same. `None` without such measures.
+    /// The measures that make each run of the script behave the same. `None` if the run was not deterministic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deterministic: Option<Deterministic>,
     /// The reasons why two runs of the script may differ. Empty if no reason is known. `None` for a refusal and for a
@@ -212,8 +212,8 @@ pub(crate) struct Run {
     pub(crate) status: Option<String>,
 }
 
-/// The measures of a deterministic run. Two further measures always apply. The seed of random numbers is derived from
-/// the script's SHA-256. Numerical libraries use compute kernels that every processor supports.
+/// The measures of a deterministic run. Two further measures always apply: the seed of random numbers is derived from
+/// the script's SHA-256, and numerical libraries use compute kernels that every processor supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deterministic {
@@ -242,7 +242,7 @@ pub(super) struct TestResult {
     pub(super) failed_tests: Vec<String>,
 }
 
-/// In-toto's descriptor of a content: its digest, and additional fields.
+/// In-toto's descriptor of content: its digest, and additional fields.
 #[derive(Debug, Serialize)]
 pub(super) struct ResourceDescriptor {
     #[serde(flatten)]

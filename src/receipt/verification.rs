@@ -41,7 +41,7 @@ pub(crate) fn content_of(bytes: &[u8]) -> Result<Verified, ReceiptError> {
     Ok(Verified { statement: parse(&payload)?, keyid })
 }
 
-/// Compares a content with its digest in a receipt. `name` is the name of the subject.
+/// Compares content with its digest in a receipt. `name` is the name of the subject.
 pub(crate) fn compare_subject(
     statement: &Statement<Value>,
     name: &str,

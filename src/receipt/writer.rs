@@ -241,7 +241,7 @@ impl Receipts {
         limits: RunLimits,
         executor: &dyn Executor,
     ) -> Result<Draft, WriteError> {
-        // Without an interpreter or a sandbox, the script cannot run. The receipt then records that the script was not
+        // `None` means that no interpreter or no sandbox is available. The receipt then records that the script was not
         // run.
         let surroundings = match executor.surroundings().await {
             Some(surroundings) => {

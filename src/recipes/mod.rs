@@ -1,8 +1,8 @@
 //! Recipes: tested scripts, each for one kind of claim. A person selects a recipe in a client and enters the values.
 //! This module never runs a script.
 //!
-//! Each file in `scripts/` is a complete script that verifies an example. Each argument is a line `name = value` of
-//! the script.
+//! Each file in `scripts/` is a complete script that verifies an example. Each argument is one line of the script:
+//! `name = value`.
 
 mod table;
 
@@ -155,8 +155,8 @@ const KEYWORDS: &str = "\
     False None True and as assert async await break class continue def del elif else except finally \
     for from global if import in is lambda nonlocal not or pass raise return try while with yield";
 
-/// Returns whether a text can only be a formula: it contains no strings, attributes, brackets or keywords, and calls
-/// only [`FUNCTIONS`].
+/// Returns whether a text can only be a formula: it contains no strings, attributes, square brackets or keywords, and
+/// calls only [`FUNCTIONS`].
 fn is_formula(text: &str) -> bool {
     let is_permitted =
         |c: char| c.is_alphanumeric() || c.is_whitespace() || "+-*/^%=(),._$€£¥".contains(c);

@@ -2,12 +2,12 @@
 
 use super::{Argument, Kind, Recipe};
 
-/// A required argument.
+/// Creates a required argument.
 const fn required(name: &'static str, kind: Kind, description: &'static str) -> Argument {
     Argument { name, kind, is_required: true, description }
 }
 
-/// An optional argument. The value in the script is the default.
+/// Creates an optional argument. The value in the script is the default.
 const fn optional(name: &'static str, kind: Kind, description: &'static str) -> Argument {
     Argument { name, kind, is_required: false, description }
 }
@@ -258,6 +258,6 @@ const FORMULAS: &str = "Statements consist of names, numbers, `+ - * / % **`, co
                         `implies`, `iff` and parentheses. If a statement is written in another way, rewrite it in \
                         this form first.";
 
-/// The note of recipes with a guard that only searches for known problems. It explains this limitation.
+/// The note of recipes whose guard only searches for known problems. It explains this limitation.
 const BLOCKLIST: &str =
     "The guard compares with a list of known problems. If it finds none, others may still exist.";

@@ -52,8 +52,8 @@ pub(crate) struct PlacedScript {
     pub(crate) proof: Option<Proof>,
 }
 
-/// The decision about a script. If an audit log exists, the log contains the decision, unless the log could not be
-/// written.
+/// The decision about a script. The audit log, if one exists, contains the decision. If the log cannot be written, the
+/// script is denied.
 #[derive(Debug)]
 #[must_use = "a script runs with a permit only"]
 pub(crate) enum Decided {
@@ -173,9 +173,9 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
-    /// Asks the gateway whether a variant of an allowed script may run. If so, returns the variant, and gives it the
-    /// same standard input as the script. The variant runs as a part of the script's own run, so the decision about the
-    /// variant is not audited.
+    /// Returns a variant (other numbers or operators) of an allowed script, if the gateway allows it. The variant has
+    /// the same standard input as the script. It runs as a part of the script's own run, so the decision about it is
+    /// not audited.
     pub(super) async fn permitted_variant(
         &self,
         script: &AuthorizedScript,

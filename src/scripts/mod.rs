@@ -7,8 +7,7 @@
 //! results of earlier runs, if the admin wants it. `packages` chooses the environment of a script. If the admin allows
 //! the packages that the script lists, `packages` makes an environment with them.
 //!
-//! This module never decides itself whether a script may run: the gateway decides this. This module starts no process
-//! itself.
+//! Only the gateway decides whether a script may run. This module starts no process itself.
 
 mod decide;
 mod error;

@@ -62,7 +62,7 @@ pub(super) struct ScriptPackages {
 /// An environment that is being made, is complete, or could not be made.
 #[derive(Clone)]
 struct Made {
-    /// The time of the last script that needed the environment.
+    /// The last time at which a script needed the environment.
     needed: Instant,
     /// The number of calls that wait for the environment.
     waiting: Arc<AtomicUsize>,
@@ -358,8 +358,7 @@ impl Work {
         };
         loop {
             if let Some(found) = environments.matching(&order.lock_sha256(), &order.with(), &base) {
-                // Until the new executor marks the environment as in use, `found` keeps the environment marked as in
-                // use.
+                // `found` marks the environment as in use until the new executor does.
                 return self.own(found.environment.python()).await.map(|(own, _)| own);
             }
             match self.make(&environments, &order).await {

@@ -1,4 +1,5 @@
-//! Runs a script: audit the start, run, record usage, audit the end, sign a receipt.
+//! Runs a script: audits the start, runs the script, records the engines that it used, audits the end, and signs a
+//! receipt.
 //!
 //! A run starts only if the token that authenticated its caller is still valid, and if its start was audited. If the
 //! token was revoked or has expired since the decision, the script does not run. If the end of a run cannot be audited,
@@ -134,8 +135,8 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Passes a script to an executor. If the executor panics, even before its first `await`, the panic occurs while
-    /// this future is polled. There, the caller can catch the panic.
+    /// Passes a script to an executor. This function is `async`, so that a panic of the executor before its first
+    /// `await` also occurs while the future is polled. There, the caller can catch the panic.
     pub(super) async fn execute(
         executor: &Arc<dyn Executor>,
         script: AuthorizedScript,

@@ -62,8 +62,8 @@ struct Place<'a> {
 
 impl Scripts {
     /// Waits for the packages that the script lists, if the server installs them. Then waits until the permit's user
-    /// may start a run. `lane` is the kind of run, and each kind has its own limit on concurrent runs. See
-    /// [`Turns::take`](crate::executor::Turns::take). The turn is only for the run of this request.
+    /// may start a run. `lane` is the kind of run. Each kind has its own limit on concurrent runs, see
+    /// [`Turns::take`](crate::executor::Turns::take). The turn is valid only for this request.
     #[instrument(target = SPANS, name = "queue.wait", skip_all)]
     pub(crate) async fn turn(
         &self,

@@ -1,6 +1,5 @@
 //! Handles a `tools/call` from its arguments to its reply. This module requests a decision, requests the run, and
-//! builds the reply, and its functions are in this order. The gateway makes the decision, and `scripts` runs the
-//! script.
+//! builds the reply. Its functions are in this order. The gateway makes the decision, and `scripts` runs the script.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,8 +34,8 @@ use super::reply::{Reply, TextLimits};
 use super::shortened::CharsMax;
 use super::tools::{ToldLimits, tools};
 
-/// The delay from the start of the server to the probe of the sandbox. The reply to `initialize`, which takes 2 ms,
-/// is then sent first.
+/// The delay from the start of the server to the probe of the sandbox. The reply to `initialize` takes 2 ms, so it is
+/// sent before the probe.
 const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
 /// The state that all calls share, for the lifetime of the process.
@@ -227,8 +226,8 @@ impl Server {
     }
 
     async fn place(&self, record: &DecisionRecord, permit: Permit, caller: CallContext) -> Reply {
-        // The client may have cancelled the call during the analysis of its script. Then `notifications/cancelled`
-        // found no job that it could cancel.
+        // If the client has cancelled the call during the analysis, `notifications/cancelled` found no job to cancel.
+        // So do not place a job now.
         if caller.cancel.is_cancelled() {
             return Reply::cancelled(record, caller.model());
         }

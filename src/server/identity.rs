@@ -1,4 +1,5 @@
-//! The server's name, version and icon. Also determines the protocol era of a request. This module has no state.
+//! The server's name, version and icon. Also determines whether a request uses the stateless protocol. This module has
+//! no state.
 
 use rmcp::RoleServer;
 use rmcp::model::{Icon, Implementation, ProtocolVersion};

@@ -7,7 +7,8 @@
 //! - `prompts` offers the recipes as prompts of MCP.
 //! - `card` contains the page that hosts show next to a call.
 //! - `serve` serves a client over stdio, until the processes that the server has started have ended.
-//! - `endpoint` answers the bodies of HTTP requests. `sessions` keeps the handshake era's state between requests.
+//! - `endpoint` answers the bodies of HTTP requests. For protocol versions with a handshake, `sessions` keeps the state
+//!   between requests.
 
 mod call;
 mod card;

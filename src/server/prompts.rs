@@ -1,5 +1,5 @@
-//! The recipes as prompts of MCP (`prompts/list` and `prompts/get`). A person picks a prompt and fills it in. Until
-//! then, prompts use none of the model's context.
+//! The recipes (tested scripts, each for one kind of claim) as prompts of MCP (`prompts/list` and `prompts/get`). A
+//! person picks a prompt and fills it in. Until then, prompts use none of the model's context.
 
 use rmcp::ErrorData;
 use rmcp::model::{

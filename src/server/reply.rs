@@ -111,7 +111,7 @@ pub(crate) struct Reply {
     pub(crate) verdict: Option<Arc<Verdict>>,
     /// The task that is sent instead of a result.
     task: Option<Task>,
-    /// The memory for unread replies that this reply uses until it is written.
+    /// The memory that is reserved for this reply until it is written.
     pub(crate) room: Option<Held>,
 }
 
@@ -277,9 +277,9 @@ impl Reply {
         reply
     }
 
-    /// Adds to `_meta` the reason why the run had a lower sandbox tier than possible. Also explains the reason to the
-    /// model in a text, unless `was_told` is already `true`, or the cause is a feature that some kernels and containers
-    /// are known to lack.
+    /// Adds to `_meta` the reason why the run had a lower sandbox tier than possible. The first time, also adds a text
+    /// for the model, and sets `was_told`. Adds no text if the cause is a feature that some kernels and containers are
+    /// known to lack.
     pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
         let Some(Value::Object(execution)) = &mut self.execution else { return self };
         // The tier is `null` for a run that never started.
@@ -302,12 +302,12 @@ impl Reply {
         Self { receipt: Some(receipt), ..self }
     }
 
-    /// Keeps a part of the memory for unread replies reserved until the reply is written.
+    /// Keeps the memory `room` reserved until the reply is written.
     pub(super) fn in_room(self, room: Option<Held>) -> Self {
         Self { room, ..self }
     }
 
-    /// Converts the reply into the JSON of a result for clients of the handshake era.
+    /// Converts the reply into the JSON of a result, for protocol versions with a handshake.
     pub(crate) fn into_json(self) -> serde_json::Result<Value> {
         let mut result = serde_json::to_value(self.into_result())?;
         // Remove `resultType`, which only exists in the stateless protocol.

@@ -1,5 +1,5 @@
-//! Sessions of the handshake era over HTTP. A session has a client, a user and the requests in flight. This module
-//! never authenticates users: it compares users that the transport has authenticated.
+//! Sessions over HTTP, for protocol versions with a handshake (`initialize`). A session has a client, a user and the
+//! requests in flight. This module never authenticates users: it compares users that the transport has authenticated.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 use crate::ledger::UserName;
 
-/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session replaces a session of
-/// the user with the most sessions. Of these, it replaces the session that was unused for the longest time. The client
-/// of the replaced session must begin a new session.
+/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session replaces an old one:
+/// among the sessions without requests in flight, the least recently used session of the user with the most sessions.
+/// The client of the replaced session must begin a new session.
 const SESSIONS_MAX: usize = 4096;
 
 /// The time after which an unused session is removed, if the number of sessions is at its maximum.

@@ -119,8 +119,8 @@ const RESULT_CHARS_MAX: usize = 500_000;
 /// The number of characters that a result may have besides the output of the script.
 const OTHER_CHARS: usize = 10_000;
 
-/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, the `_meta` contains a
-/// length up to which Claude Code does not cut results.
+/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, the `_meta` contains
+/// [`RESULT_CHARS_KEY`], so that Claude Code does not cut the results further.
 fn tool_meta(settings: &Settings) -> MetaObject {
     let mut meta = card::tool_meta();
     if let Some(chars) = settings.result_chars {

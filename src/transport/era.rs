@@ -1,9 +1,9 @@
 //! The two eras of MCP: the protocol versions with a handshake, and the later, stateless versions. Finds the era of a
 //! request, and checks that the request's headers match its body. This module never changes a request.
 //!
-//! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), so that programs between client
-//! and server need not parse the body. A request is refused if a header and the body differ, because such a program
-//! and this server would interpret the request differently.
+//! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), so that proxies need not parse the
+//! body. A request is refused if a header and the body differ, because a proxy and this server would interpret it
+//! differently.
 
 use std::borrow::Cow;
 
@@ -111,7 +111,7 @@ impl Announced {
         }
     }
 
-    /// Checks the version in the header of a request of the handshake era. In this era, the header is optional.
+    /// Checks the version header of a request in the handshake era. In this era, the header is optional.
     fn known_version(&self, id: &RequestId) -> Result<Era, ProtocolError> {
         let known = ProtocolVersion::KNOWN_VERSIONS;
         match self.version.text() {

@@ -1,8 +1,8 @@
 //! An exchange over HTTP: one request, and all messages up to its last response. This module never handles HTTP itself.
 //!
 //! Each exchange is a separate connection to rmcp, so that requests of different clients may have the same id. The
-//! request is parsed and counted in the same way as a request over stdio. The request is in flight until its handler
-//! has ended and its response is completely written (or the client no longer reads the response).
+//! request is parsed, and counted towards the limits, like a request over stdio. The request is in flight until its
+//! handler has ended and its response is completely written (or the client no longer reads the response).
 
 use std::io;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ use super::protocol_error::ProtocolError;
 /// no reply.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
 
-/// The time for which a call of the handshake era continues after its client disconnected. In this era, a broken
-/// connection does not cancel the call. The call still ends after this time, because the client has no way to request
-/// the response again.
+/// The time for which a call of the handshake era ([`Era`]) continues after its client disconnected. In this era, a
+/// broken connection does not cancel the call. The call still ends after this time, because the client has no way to
+/// request the response again.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
 
 /// The maximum time that a call waits for the start of its run, if its client cannot cancel the call.

@@ -27,8 +27,8 @@ mod linux {
         // blocking descriptor, because this function never reads. For a regular file, which never hangs up, the result
         // is an error.
         let input = Receiver::from_owned_fd_unchecked(input.as_fd().try_clone_to_owned()?)?;
-        // Do not wait for readable data, because every line would wake this task. Wait for priority data instead. The
-        // descriptor is not registered for priority data, so this wait returns only at the hang-up.
+        // Wait for priority data. The descriptor never reports priority data, because it is not registered for it, so
+        // this wait returns only at the hang-up. A wait for readable data would return for every line.
         input.ready(Interest::PRIORITY).await
     }
 }

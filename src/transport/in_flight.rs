@@ -29,8 +29,8 @@ struct Requests {
     admitted: u64,
 }
 
-/// A request in flight. A request is in flight until its handler has ended and its reply is sent or unwanted. A client
-/// that cancels requests repeatedly therefore never has more running handlers than the limits allow.
+/// A request in flight. A request is in flight until its handler has ended and its reply is sent or unwanted. Cancelled
+/// requests with running handlers therefore still count towards the limits.
 #[derive(Debug)]
 struct Entry {
     /// The number of the request, which distinguishes it from earlier requests with the same id.
@@ -109,7 +109,7 @@ impl InFlight {
         Ok(Slot { guard: Arc::new(guard) })
     }
 
-    /// Records that the client no longer wants the reply to a request or its progress.
+    /// Records that the client no longer wants the reply or the progress of a request.
     pub(super) fn cancel(&self, id: &RequestId) {
         self.lock().change(id, |entry| entry.is_answered = true);
     }

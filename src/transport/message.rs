@@ -1,8 +1,8 @@
 //! Parses a line into a message, or into the error to reply with. This module never carries out a request.
 //!
-//! The members of a message are first read without building their values. `tools/call` is the only message that is
-//! both large and frequent. This module parses its parameters, because rmcp would try each of its 22 kinds of requests
-//! in turn. rmcp parses all other messages. Their size is limited, because rmcp needs a hundred times the memory of
+//! First reads the members of a message as raw JSON, without building their values. `tools/call` is the only message
+//! that is both large and frequent. This module parses its parameters, because rmcp would try its 22 kinds of requests
+//! in turn. rmcp parses all other messages. Their size is limited, because rmcp needs a hundred times as much memory as
 //! the text.
 
 use rmcp::model::{
@@ -24,7 +24,7 @@ mod tests;
 
 /// The maximum length of a message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The maximum number of JSON values in the arguments of a call. This server's tools need three.
+/// The maximum number of JSON values in the parameters of a call.
 const CALL_VALUES_MAX: usize = 10_000;
 /// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
@@ -123,7 +123,6 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     }
     let Some(method) = method else {
         return match (envelope.result, envelope.error) {
-            // Ignore a response, because this server sends no requests.
             (Some(_), _) | (_, Some(_)) => Ok(None),
             (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
         };
@@ -194,8 +193,8 @@ fn exact_integer(number: f64) -> Option<i64> {
     format!("{number:.0}").parse().ok()
 }
 
-/// Parses the two notifications that this server uses. Ignores other notifications. Ignores other members, such as a
-/// reason of any length.
+/// Parses the two notifications that this server uses. Ignores all other notifications, and members that it does not
+/// use, such as a `reason` of any length.
 fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
@@ -324,8 +323,8 @@ fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, Stri
 }
 
 /// Returns whether valid JSON has more than `values_max` values in objects and arrays. Counts commas and opening
-/// brackets outside of strings. The count is limited, because a value takes up to a hundred times the
-/// memory of its text.
+/// brackets outside of strings. Callers limit the number, because a value takes up to a hundred times as much memory as
+/// its text.
 fn has_more_values_than(json: &str, values_max: usize) -> bool {
     if json.len() <= values_max {
         return false;

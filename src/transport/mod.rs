@@ -76,7 +76,7 @@ pub(crate) struct ConnectionEvents {
     /// Cancelled when the server gives up the requests in flight, after the client has closed the input. No replies
     /// are written after that.
     pub(crate) abandoned: CancellationToken,
-    /// The permit that is needed to write lines. Without it, nothing is written.
+    /// A semaphore with the only permit to write lines. `finish_output` removes the permit.
     line: Arc<Semaphore>,
 }
 
@@ -153,9 +153,9 @@ where
     }
 }
 
-/// Refuses a request that is valid in neither era. A request of the handshake era needs an `initialize` before it. A
-/// request of the stateless era needs the required keys in its `_meta` (MCP 2026-07-28). Also refuses a method that
-/// does not exist in the request's era.
+/// Refuses a request that is valid in neither era of MCP ([`Era`]). A request of the handshake era needs an
+/// `initialize` before it. A request of the stateless era needs the required keys in its `_meta` (MCP 2026-07-28). Also
+/// refuses a method that does not exist in the request's era.
 fn require_era(
     id: &RequestId,
     request: &ClientRequest,

@@ -9,9 +9,9 @@ use nix::fcntl::{FcntlArg, fcntl};
 #[cfg(target_os = "linux")]
 const ROOM_BYTES: i32 = 1 << 20;
 
-/// Enlarges the pipe `output`. Through a pipe of the usual 64 KiB, a large reply passes in parts. For each part, a
-/// busy machine must schedule this process and the client in turn. Meanwhile later replies, such as the reply to
-/// `ping`, would wait. Has no effect on larger pipes, on other files, on other systems, or if the kernel refuses.
+/// Enlarges the pipe `output`. A large reply passes through the usual 64 KiB in parts. For each part, the kernel must
+/// schedule this process and the client in turn. On a busy machine, this delays later replies, such as the reply to
+/// `ping`. Has no effect on larger pipes, on other files, on other systems, or if the kernel refuses.
 #[cfg_attr(
     not(target_os = "linux"),
     expect(unused_variables, reason = "pipes have one size there")

@@ -55,7 +55,7 @@ pub(super) struct Concluded {
 }
 
 /// Concludes whether a run verified anything. `differs` is true if the result can differ between runs. If `counts` is
-/// `None`, all checks are treated as not executed.
+/// `None` or does not match `checks`, all checks are treated as not executed.
 pub(super) fn conclude(
     checks: &[Check],
     counts: Option<&CheckCounts>,
@@ -99,7 +99,7 @@ pub(super) fn conclude(
     Concluded { conclusion, reports }
 }
 
-/// Returns whether a check failed in a successful run, unless the script expects the failure (for example in a block of
+/// Returns whether checks failed in a successful run more often than the script expects (for example in a block of
 /// `pytest.raises`). Checks that fail with another exception than `AssertionError` or `SystemExit` do not count,
 /// because scripts use such exceptions for control flow.
 fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bool {

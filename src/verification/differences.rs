@@ -40,8 +40,7 @@ impl Word {
     }
 }
 
-/// The measure by which a deterministic run makes certain functions return the same values in each run. The functions
-/// are the ones in the same table row as the measure.
+/// The measure by which a deterministic run makes the functions of a table row return the same values in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pinned {
     Never,
@@ -77,8 +76,8 @@ enum Uses {
     /// The script imports one of the libraries, and uses a member with one of these names. The member may belong to a
     /// module or to an unknown object.
     Members { libraries: &'static str, names: &'static str },
-    /// The script imports one of the libraries, and uses a member with a name in which a word begins with one of the
-    /// prefixes in `starts`.
+    /// The script imports one of the libraries, and uses a member whose name contains a word with one of the prefixes
+    /// in `starts`.
     Words { libraries: &'static str, starts: &'static str },
     /// The script imports one of the libraries, and its source contains one of these texts. The comparison ignores
     /// case.

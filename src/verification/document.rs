@@ -22,7 +22,7 @@ use super::{RULES_SHA256, sources, theory};
 /// The version of the specification.
 const SPEC_VERSION: &str = "1.0";
 
-/// The maximum number of checks that a document and a result list.
+/// The maximum number of checks in a document and in a result.
 const CHECKS_MAX: usize = 64;
 
 /// The maximum total size of the checks in a formal statement, in bytes.
@@ -112,8 +112,8 @@ impl Subject {
     }
 }
 
-/// Returns the verdict on a script without a known run. The outcome is [`Conclusion::Blocked`] if the script was
-/// refused or could not be run, and [`Conclusion::Inconclusive`] if it may have run in part.
+/// Returns the verdict on a script without a known run. `outcome` is [`Conclusion::Blocked`] if the script was refused
+/// or could not be run, and [`Conclusion::Inconclusive`] if it may have run in part.
 pub(crate) fn verdict_without_run(outcome: Conclusion, subject: &Subject) -> Verdict {
     let Subject { script, model } = subject.clone();
     let parts = Parts {
@@ -198,7 +198,7 @@ fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, mut parts: Parts) 
     ]);
     let mut document = document(outcome, parts);
     let document_digest = digest(canonical(&mut document));
-    // Add the formalization after the digest, because the digest does not cover it.
+    // Add the formalization after the digest, because the digest must not cover it.
     if let Some(object) = document.get_mut("object").and_then(Value::as_object_mut) {
         object.insert("formalization".to_owned(), formalization);
     }
@@ -251,8 +251,8 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
         .into()
 }
 
-/// The parts of the text that becomes the `statement` of a document: the executed checks, one on each line, and the
-/// number of checks that were omitted because of the limits.
+/// The parts of the text that becomes the `formal_statement` of a document: the executed checks, one on each line, and
+/// the number of checks that were omitted because of the limits.
 struct Statement {
     lines: String,
     omitted: usize,

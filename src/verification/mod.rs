@@ -10,7 +10,7 @@
 //! | `differences` | finds all reasons why two runs may differ, for receipts |
 //!
 //! A verdict never decides whether a script may run. A script's own process reports the counts of its checks, so the
-//! script can forge the counts. It cannot change the static analysis.
+//! script can forge the counts. The script cannot change the static analysis.
 
 mod conclusion;
 pub(crate) mod differences;

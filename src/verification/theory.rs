@@ -43,8 +43,8 @@ const DISTRIBUTIONS: [(&str, &str); 8] = [
     ("mpl_toolkits", "matplotlib"),
 ];
 
-/// Returns the label of the theory that defines the meaning of a script's statements. `imports` are the qualified
-/// names that the script imports.
+/// Returns the labels of the theories on which a script's checks rely, as one text. `imports` are the qualified names
+/// that the script imports.
 pub(super) fn theory(imports: &[String], packages: &[Package], source: &str) -> String {
     let modules = top_modules(imports);
     let mut labels = BTreeSet::new();

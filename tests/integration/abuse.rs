@@ -107,8 +107,7 @@ fn the_suite_is_complete() {
     // allowed.
     let of_one: Vec<_> = cases.iter().filter_map(|case| case.head.get("only")).collect();
     assert!(of_one.len() <= 6 && of_one.iter().all(|name| *name == "x86_64"), "{of_one:?}");
-    // Some attacks succeed because of a known gap in the protection. The security model must mention each of these
-    // gaps.
+    // Some attacks succeed because of a known gap in the protection. The security model must mention each gap.
     let model = fs::read_to_string(root().join("docs/SECURITY_MODEL.md")).unwrap();
     let expectations = cases.iter().flat_map(|case| case.head.values());
     let gaps: Vec<_> = expectations.filter_map(|value| value.split("gap: ").nth(1)).collect();

@@ -153,7 +153,7 @@ fn one_place_confirms_decisions_and_one_hands_scripts_to_the_executor() {
     assert_eq!(made, ["scripts/decide.rs".to_owned()].into());
 }
 
-/// Returns, for each line for which `is_such` is true, the path of the line's file. Skips tests and the files of the
+/// Returns the file of each line for which `is_such` is true, as a path below `src`. Skips tests and the files of the
 /// gateway.
 fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     let src = root().join("src");
@@ -169,7 +169,7 @@ fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     places
 }
 
-/// If files import each other in a circle, a reader cannot understand any of them first. A module and the files in its
+/// If files import each other in a circle, a reader must understand all of them at once. A module and the files in its
 /// folder may import each other, because the module is their interface.
 fn files_import_in_no_circle() {
     let crates: Vec<Modules> =

@@ -72,7 +72,7 @@ struct Done {
 impl Batch {
     fn new(builder: ServerBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // This variable marks the processes of the batch for `alive_with_marker`.
+        // `alive_with_marker` finds the batch's processes by this `PATH`, which contains the batch's folder.
         let path = format!("{}:{}", std::env::var("PATH").unwrap(), folder.path().display());
         Self { folder, builder: builder.variable("PATH", &path) }
     }
@@ -486,8 +486,8 @@ fn a_forged_value_passes_no_test() {
             "not return exactly one value",
         ),
         ("guess", format!("import os\n{guess}\nos._exit(0)"), json!(9), false, "8"),
-        // The control: the test reads the value from the side channel. So a forged value passes if it equals the
-        // expected value.
+        // The control: the server takes the value from the side channel, so a forged value passes if it is the expected
+        // value.
         (
             "known",
             format!("import os\n{}\nos._exit(0)", guess.replace("i8", "i9")),
@@ -805,7 +805,7 @@ fn scripts_cannot_read_the_answers_of_their_batch() {
         assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{}", done.told);
         assert!(done.told.contains(&format!("second.jsonl {refusal}")), "{}", done.told);
         fs::remove_file(&second).unwrap();
-        // The control: with `--allow-readable-answers` the script can read the answer. The command prints a warning.
+        // The control: with `--allow-readable-answers` the script can read the answer.
         let arguments = ["--batch", path_text(&input), "--allow-readable-answers"];
         let done = run(&builder, &arguments, Stdio::null());
         let cheat = done.answer("cheat");
@@ -1462,7 +1462,6 @@ fn progress_and_figures_are_there_for_programs() {
     for key in ["seconds", "scripts_per_second", "p50_ms", "p99_ms"] {
         assert!(summary[key].as_f64().unwrap() > 0.0, "{summary}");
     }
-    // The command prints the maximum memory of the batch.
     assert!(done.told.contains("2 workers, up to 1024 MiB each"), "{}", done.told);
     let greedy = Batch::new(ServerBuilder::new().variable("QWED_MCP_MEMORY_MB", "1000000"));
     let done = greedy.run(&lines[4..], &[]);

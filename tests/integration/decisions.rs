@@ -131,7 +131,7 @@ fn the_closed_admin_gate_blocks_safe_code_and_nothing_else() {
             "Python execution was verified, but server policy keeps code execution disabled until \
              QWED_MCP_TRUSTED_CODE_EXECUTION=true."
         );
-        // Unsafe code is refused because of its findings, even if the admin gate is closed.
+        // The reason for refusing unsafe code is its findings and not the closed admin gate.
         let arguments = json!({ "code": "eval('1')" });
         let code = "QWED-MCP-RISK-005";
         blocked(&mut server, "execute_python_code", &arguments, "BLOCKED", code);

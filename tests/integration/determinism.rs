@@ -321,7 +321,7 @@ fn a_run_has_one_processor_even_if_the_server_cannot_choose_it() {
     assert_eq!((&result.execution()["warm"], printed(&result)), (&json!(true), "1"));
 }
 
-/// In a new PID namespace, PIDs have one or two digits.
+/// Compares an ordinary server with a server in a new PID namespace, in which PIDs have one or two digits.
 fn addresses_do_not_depend_on_pids() {
     let folder = Scratch::new();
     let with_short_pids = folder.path().join("server");
@@ -358,7 +358,7 @@ fn addresses_that_cannot_be_fixed_are_reported() {
     let about = &receipts.statement(&receipt)["predicate"];
     assert_eq!(about["deterministic"]["fixedAddresses"], false);
     if can_fix_addresses() {
-        // For a replay, a machine that can fix addresses is a different environment.
+        // This machine can fix addresses, so a replay here reports a different environment.
         let script = receipts.path("script.py");
         fs::write(&script, "import random\nprint(random.random())\nprint(object())").unwrap();
         let (said, exit) = replay(&receipts, &receipt, &script, &[], |builder| builder);

@@ -317,7 +317,8 @@ fn what_a_killed_server_left_is_removed_by_the_next_one() {
 }
 
 fn one_call_leaves_the_server_what_it_was() {
-    // At tier 2, the server must not switch to the run's user to remove the run's files.
+    // At tier 2, scripts of a root server run as another user. To remove their files, the server must not switch to
+    // this user.
     let name = "T2";
     let builder = ServerBuilder::new()
         .unchecked()

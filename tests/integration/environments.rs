@@ -1032,8 +1032,9 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let uv = fixture.reached();
         child.kill().unwrap();
         child.wait().unwrap();
-        // uv of the killed command still runs. Until it ends, no command creates or removes environments. The blocking
-        // uv is replaced first, so that a command that wrongly ignores the lock does not block.
+        // The killed command's uv still runs and holds the lock. Until it ends, no command creates or removes
+        // environments. The blocking uv is replaced first, so that a command that wrongly ignores the lock does not
+        // block.
         fs::remove_file(fixture.at("bin/uv")).unwrap();
         let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -175,9 +175,9 @@ except ValueError:
     server.finish();
 }
 
-/// Python prints a warning of the compiler before the first line of the script runs. To print this warning, Python runs
-/// code of the standard library. Some of this code has no source file. The server must not confuse this code with the
-/// script, which has no source file either.
+/// Before the first line of the script runs, Python prints the warnings of the compiler. For this, it runs code of the
+/// standard library, some of which has no source file. The server must not confuse this code with the script, which has
+/// no source file either.
 fn a_script_that_the_compiler_warns_of_runs_all_the_same(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
     let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");
@@ -378,8 +378,7 @@ for pid in (os.getppid(), SERVER, child):
 }
 
 fn a_script_that_kills_its_supervisor_is_killed_by_the_server() {
-    // A script can signal its supervisor only without a sandbox, and only if the kernel does not restrict its
-    // signals.
+    // A script can signal its supervisor only without a sandbox, and without Landlock, which restricts signals.
     let mut server = ServerBuilder::new()
         .variable("QWED_MCP_SANDBOX", "off")
         .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock")

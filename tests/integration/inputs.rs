@@ -315,7 +315,6 @@ fn lines_of_a_batch_have_inputs() {
         "{}",
         answers[5]
     );
-    // Lines with different inputs have different hashes.
     assert_ne!(answers[0]["line_sha256"], answers[3]["line_sha256"]);
 }
 

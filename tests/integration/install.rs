@@ -106,8 +106,8 @@ impl User {
     /// Creates a value for the user that runs the tests.
     fn of_tests() -> Self {
         let home = tempfile::tempdir().unwrap();
-        // `install` refuses temporary folders. The tests use such folders, so this variable sets that no folder is
-        // temporary.
+        // `install` refuses temporary folders, but the tests use them. This variable empties the list of temporary
+        // folders.
         let temporary = ("QWED_MCP_TEST_TEMPORARY", String::new());
         Self { home, program: binary(), number: None, variables: vec![temporary] }
     }
@@ -335,7 +335,6 @@ fn an_entry_of_an_older_version_is_taken_over() {
                 assert!(after.contains(kept), "{client}: {after}");
             }
             assert!(!after.contains("TRUSTED") && !after.contains("-m\""), "{after}");
-            // The option `--name` gives the entry another name.
             fs::write(&path, &before).unwrap();
             user.done(&["--client", client, "--name", "mine"]);
             let renamed = fs::read_to_string(&path).unwrap();
@@ -538,7 +537,6 @@ fn a_dry_run_and_prints_change_nothing() {
         let form = if client == "codex" { "toml" } else { "json" };
         let printed = user.done(&["--client", client, "--print", form, "--allow-code"]);
         assert_eq!(user.snapshot(), all, "{client}");
-        // The printed configuration equals the content of a new file.
         fs::remove_file(user.path(file)).unwrap();
         user.done(&["--client", client, "--allow-code"]);
         assert_eq!(printed, fs::read_to_string(user.path(file)).unwrap(), "{client}");
@@ -742,7 +740,8 @@ fn claude_code_changes_its_own_file() {
     assert!(fs::read_to_string(&file).unwrap().contains("\"numStartups\": 7"));
     assert_eq!(fs::read(&backups(&file)[0]).unwrap(), b"{ \"numStartups\": 6 }");
 
-    // `--python` sets a variable. `install` changes the file itself, because a command line would reveal the value.
+    // `--python` sets a variable in the entry. `install` then writes the file itself, because the arguments of `claude`
+    // would reveal the value.
     fs::remove_file(user.path("arguments")).unwrap();
     user.done(&["--client", "claude-code", "--python", "/bin/sh"]);
     assert!(!user.path("arguments").exists());

@@ -81,7 +81,7 @@ fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
 }
 
 fn a_call_that_ends_within_the_second_is_answered() {
-    // On a busy machine, the call may not end within the second. Then the server cancels it.
+    // On a busy machine, the server may cancel the call, because it did not end within the second.
     let is_answered = || {
         let mut server = ServerBuilder::new().connect();
         // The first call waits while the server examines the interpreter and the sandbox.

@@ -89,8 +89,9 @@ fn lines_with_the_same_script_run_once() {
     let (answers, runs) = batch(&lines, &["--once"]);
     assert_eq!((answers.len(), runs), (42, 4 + 2));
     assert_eq!(count_cached(&answers[..40]), 36);
-    // An answer is marked as cached only if the results of all its tests were reused. The last two lines have the same
-    // tests, so each of these lines may have executed one test.
+    // An answer is marked as cached only if the results of all its tests were reused. The last two lines have the
+    // same two tests and run concurrently. Each line may execute one test and reuse the other result. Then neither
+    // answer is marked.
     assert!(count_cached(&answers[40..]) <= 1);
     for (number, answer) in answers.iter().take(40).enumerate() {
         assert_eq!(answer["stdout"], format!("{}", number % 4 * 2), "{answer}");

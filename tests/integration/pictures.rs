@@ -465,8 +465,7 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
 }
 
 /// After a script has drawn, the server prepares a warm interpreter with the modules for drawing. Until this
-/// interpreter is ready, scripts that draw run in the other warm interpreters. The other interpreters also remain
-/// afterwards.
+/// interpreter is ready, scripts that draw run in the other warm interpreters, which also remain afterwards.
 fn scripts_that_draw_have_an_interpreter_of_their_own() {
     let builder = ServerBuilder::new().variable("QWED_MCP_WARM", "on");
     let mut server = builder.without("QWED_MCP_PRELOAD").connect();

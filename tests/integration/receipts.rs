@@ -334,7 +334,6 @@ fn another_implementation_verifies_them() {
     let verified = command.arg(receipts.path("data/keys/signing.pub")).output().unwrap();
     let printed = String::from_utf8_lossy(&verified.stdout);
     assert_eq!(printed.trim(), "https://qwed.ai/attestation/verification/v1", "{verified:?}");
-    // Statements of different runs match the schema.
     for code in ["print(1)", "eval('1')", "import time; print(time.time())"] {
         let said = statement(&receipts.file_of(&server.execute(code)));
         fs::write(receipts.path("statement.json"), said.to_string()).unwrap();

@@ -20,11 +20,10 @@ tests! {
 
 /// A requirement, and a check whether the server meets it.
 struct Row {
-    /// The section of the specification.
     section: &'static str,
     requirement: String,
     check: Check,
-    /// The reason for a deliberate deviation, or `None`. If the server deviates, the check covers the actual behaviour.
+    /// The reason for a deliberate deviation, or `None`.
     differs: Option<&'static str>,
 }
 
@@ -35,8 +34,8 @@ enum Check {
     Reply { method: &'static str, params: Value, holds: fn(&Value) -> bool },
     /// The reply to the request must have this text at this path.
     Value { method: &'static str, params: Value, place: &'static str, text: &'static str },
-    /// The check needs more than one request. The function returns a message that violates the requirement as its
-    /// error.
+    /// A check that needs more than one request. If a message violates the requirement, the function returns this
+    /// message as its error.
     Sequence(fn(&mut McpProcess) -> Result<(), Value>),
 }
 

@@ -59,7 +59,7 @@ fn a_value_is_returned_cold_and_as_a_job() {
     let job = server.place(PLAIN);
     assert_eq!(returned(&server.wait_for_job(&job)), Some(&plain()));
     server.finish();
-    // With the analysis, a failed check also sends the compared values on the same channel.
+    // With the analysis, a failed check sends the compared values on the channel of `result` too.
     let mut server = ServerBuilder::new().connect();
     let result = server.execute("result = 3\nassert result == 4");
     assert_eq!(returned(&result), Some(&json!(3)), "{:?}", result.meta);

@@ -142,7 +142,7 @@ const WORKLOADS: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// Scripts that need semaphores in shared memory. Only a private file tree has shared memory.
+/// Scripts that need semaphores in shared memory. Only tier 3 has shared memory, in a run's private file tree.
 const POOLS: [(&str, &str, &str); 2] = [
     (
         "multiprocessing.Pool",
@@ -503,7 +503,7 @@ fn listed_paths_can_be_read_and_must_exist() {
     }
 }
 
-/// The launch fails after the init process and the launcher have started.
+/// A readable path disappears, so the launch fails after the init process and the launcher have started.
 fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     let data = tempfile::tempdir().unwrap();
     let listed = data.path().join("listed");

@@ -130,7 +130,7 @@ fn the_packages_of_the_skill_are_the_installed_ones() {
     assert_eq!(String::from_utf8(listed.stdout).unwrap(), file);
 }
 
-/// Returns the text for the model after the output of a script.
+/// Returns the texts of a result after the first text, which is the script's output.
 fn remark(server: &mut McpProcess, script: &str) -> String {
     let result = server.execute(script);
     result.texts[1..].join("\n")

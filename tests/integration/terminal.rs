@@ -632,7 +632,7 @@ fn doctor_looks_at_the_rest_of_the_set_up() {
     let (shown, _) = Terminal::start(manifest.command().arg("doctor")).finish();
     let told = "skill manifest    /no\\u{1b}[2J: NOT TRUSTED";
     assert!(shown.contains(told) && !shown.contains('\x1b'), "{shown:?}");
-    // The server refuses to start. `doctor` has reported this.
+    // As `doctor` has reported, the server does not start.
     let output = builder().command().stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }

@@ -326,14 +326,14 @@ fn values_that_do_not_want_to_be_shown_change_nothing() {
     }
 }
 
-/// A script with quick checks in the body of its module runs without counters. A class makes the same script run with
-/// counters.
+/// If all checks are quick and in the body of the module, their counts follow from the line at which the script ends. A
+/// class makes the same script run with counters.
 fn checks_have_the_same_counts_without_counters() {
     let (mut warm, mut cold) = (warm(), ServerBuilder::new().connect());
     for body in [
         "print(xs)",
         "assert (sum(xs)\n  == 7), f'{xs}'\nassert xs == 1",
-        // The message, the condition or another statement raises another exception.
+        // The message, the condition or another statement raises an exception that is not a failed `assert`.
         "assert len(xs) == 3, xs['a']\nassert xs == 1",
         "assert xs[5] == 3\nassert xs == 1",
         "1 / 0\nassert xs == 1",
@@ -359,7 +359,8 @@ fn checks_have_the_same_counts_without_counters() {
             assert_eq!(checks(&one)[1]["state"], "held", "{code}");
         }
     }
-    // A failed check is not executed again if that could have effects, take long, or change its values.
+    // To report its values, a failed check is executed again. This must not have effects, take long, or change the
+    // values.
     for (code, hidden) in [
         ("xs = iter([1, 2])\ntotal = 5\nassert sum(xs) == total", "sum"),
         ("xs = [iter([1, 2])]\nassert sum(xs[0]) == 5", "sum"),

@@ -321,8 +321,9 @@ print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), nu
     server.finish();
 }
 
-/// When a fork first writes to a page, the kernel copies this page. Loading modules leaves gaps on many pages. If the
-/// fork does not use these gaps, the allocations of this script fit on 102 pages.
+/// When a fork first writes to a page, the kernel copies this page. Loading modules leaves gaps on many pages, and
+/// allocations in the gaps would copy these pages. Outside of the gaps, the allocations of this script fit on 102
+/// pages.
 #[cfg(target_env = "gnu")]
 fn allocations_of_a_fork_are_contiguous() {
     let mut server = warm("ctypes,json,unittest,sympy,numpy");
@@ -606,7 +607,7 @@ os.register_at_fork(after_in_child=lambda: os._exit(1))";
             assert_eq!(result.text(), "STDOUT:\n1\n\nExecution completed successfully.");
         }
     }
-    // One call may have waited for a fork that ended.
+    // The ten seconds allow one call to wait for a fork that ended.
     assert!(took[0] < took[1] * 5 + Duration::from_secs(10), "{took:?}");
     server.finish();
     cold.finish();
@@ -700,8 +701,7 @@ fn one_thread_watches_all_runs() {
     let ids: Vec<_> = (0..RUNS).map(|_| server.start_execute(memory)).collect();
     let run = || descendants(server.pid()).len() >= AT_REST + RUNS;
     assert!(eventually(Duration::from_secs(60), run).is_some());
-    // The server enforces the memory limit of this last run too, although the server does not start a thread for each
-    // run.
+    // The server enforces the memory limit of this last run too, without a thread for each run.
     let greedy = server.execute("x = bytearray(300 << 20)\nimport time\ntime.sleep(600)");
     assert!(greedy.text().contains("The memory limit"), "{:?}", greedy.texts);
     let now = threads(server.pid());
@@ -872,7 +872,7 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     assert!(eventually(Duration::from_secs(60), is_loaded).is_some());
     server.into_inner().finish();
 
-    // Without the analysis, the server does not know the imports of a script. The script still runs.
+    // Without the analysis, the server does not know the imports of a script.
     let mut server = warm(builder());
     server.wait_until_warm();
     let hidden = "import sys\nprint('numpy' in sys.modules, 'json' in sys.modules)\n\
@@ -883,7 +883,7 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     server.finish();
 }
 
-/// Loading the packages maps more than 25 MiB of their libraries.
+/// Loading the packages maps more than 25 MiB of their libraries. The fork server must release this memory.
 fn fork_servers_keep_no_libraries_mapped() {
     let server = warm("numpy,sympy,z3");
     let mapped_kibibytes = |pid| {

@@ -124,8 +124,8 @@ fn an_id_is_free_as_soon_as_its_reply_is_read() {
             |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         ids.iter().map(ping).collect::<String>()
     };
-    // With the maximum number of requests, the test also checks that a slot is free as soon as the client has read the
-    // reply.
+    // With the maximum number of requests, each new ping needs the slot of an answered ping. So this slot must be free
+    // as soon as the client has read the reply.
     for count in [100, i64::try_from(PLACES).unwrap()] {
         let mut again: Vec<i64> = (1..=count).collect();
         let mut answered = 0;
@@ -647,8 +647,7 @@ fn cancelling_again_and_again_leaks_no_place() {
         let id = server.start_execute("import time\ntime.sleep(60)");
         server.cancel(id);
     }
-    // The last cancelled calls may still be ending. Afterwards, all slots must be free. A running call occupies one
-    // slot, and the server must accept calls for all others.
+    // The last cancelled calls may still be ending. Afterwards, all slots must be free.
     let scratch = server.scratch.path().to_owned();
     let is_idle = || alive_with_marker(&scratch).is_empty();
     let mut free = Vec::new();
@@ -816,7 +815,7 @@ fn requests_before_the_end_of_input_are_answered() {
         (vec!["[]".to_owned()], vec![-32600]),
         (vec![hello.clone(), request(2, "none", json!({}))], vec![-32601]),
         ([vec![hello.clone()], bad(20)].concat(), vec![-32700; 20]),
-        // After a second, the call may be cancelled. The lines after it are answered in either case.
+        // The server may cancel the call after a second. The lines after the call are answered in either case.
         ([vec![hello, request(2, "tools/call", script)], bad(20)].concat(), vec![-32700; 20]),
     ] {
         for end in ["\n", ""] {

@@ -36,8 +36,8 @@ pub enum Action<'a> {
     Remove,
 }
 
-/// The reason why a change failed. The file is unchanged, but if `claude` was run to make the change, `claude` may have
-/// changed the file.
+/// The reason why a change failed. The file is unchanged, except that Claude Code's program `claude` may have changed
+/// it.
 #[derive(Debug, Error)]
 pub enum ChangeError {
     #[error("it has no file for a project")]
@@ -116,7 +116,7 @@ pub struct Change {
     /// Whether the client seems to be installed on this machine. Always true if the file belongs to a project, or if
     /// the client runs on Windows.
     pub is_found: bool,
-    /// Whether the client runs on Windows and this program runs in WSL on the same machine.
+    /// Whether the client runs on Windows, and this program in WSL on the same machine.
     pub is_on_windows: bool,
     /// The path of the `claude` program, if `claude` makes the change.
     pub by_claude: Option<PathBuf>,
@@ -133,11 +133,11 @@ pub struct State {
     /// Whether the client seems to be installed on this machine.
     pub is_found: bool,
     pub entries: Result<Vec<EntryState>, ChangeError>,
-    /// The reason why an installation without `--name` would be refused: the default name belongs to another server.
+    /// The error of an installation without `--name`, if the default name belongs to another server.
     pub obstacle: Option<TargetError>,
 }
 
-/// An entry in a client's configuration file. The client starts this server by this entry.
+/// An entry by which a client starts this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryState {
     pub name: String,
@@ -268,8 +268,8 @@ impl Change {
                 shown.into_iter().chain(of_entry.into_iter().flatten()).collect();
             difference(client.format, &original, &new, &shown)
         };
-        // Let `claude` make only additions and removals. An update would need two `claude` commands. It would also pass
-        // the other values of the existing entry as arguments, which every user of the machine can read.
+        // Let `claude` make only additions and removals. An update would need two `claude` commands, and arguments with
+        // the other values of the existing entry. Every user of the machine can read arguments.
         let is_theirs = client.writing == Writing::ClientsOwn
             && scope == Scope::User
             && matches!(effect, Effect::Add | Effect::Remove);
@@ -358,7 +358,7 @@ fn difference(format: Format, original: &Original, new: &[u8], shown: &[String])
     unified(&name, format, before.as_deref(), &String::from_utf8_lossy(new), shown)
 }
 
-/// Returns whether an entry sets [`ALLOW_CODE`] to `true`. Supports the shape of the entry in each client's file.
+/// Returns whether an entry sets [`ALLOW_CODE`] to `true`. Supports the entry shapes of all clients.
 fn allows_code(members: &Value) -> bool {
     let is_true = |value: &str| value.eq_ignore_ascii_case("true");
     let in_environment = ["env", "environment", "envs"].iter().any(|name| {

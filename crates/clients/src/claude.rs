@@ -1,6 +1,6 @@
-//! Runs `claude`, the program of Claude Code, to change the user's file. The file also contains the state of `claude`,
-//! and a running session overwrites changes of other programs with its own copy of the file. This module never writes
-//! the file itself.
+//! Runs `claude`, the program of Claude Code, to change the user's file. The file also contains the state of `claude`.
+//! A running session writes its own copy of the file, and so overwrites changes of other programs. This module never
+//! writes the file itself.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -80,7 +80,8 @@ fn start_of(mut stderr: ChildStderr) -> Receiver<Vec<u8>> {
     thread::spawn(move || {
         let mut words = Vec::new();
         let _ = stderr.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
-        // Ignore the error. If `claude` succeeded, its error output is not needed, so the receiver is already dropped.
+        // Ignore the error: if `claude` succeeded, the receiver is already dropped, because its error output is not
+        // needed.
         let _ = sender.send(words);
         let _ = io::copy(&mut stderr, &mut io::sink());
     });

@@ -9,7 +9,7 @@ pub struct Client {
     pub name: &'static str,
     pub title: &'static str,
     pub format: Format,
-    /// The key of the object that contains the servers in the client's file.
+    /// The key of the object with the entries of servers in the client's file.
     pub(super) key: &'static str,
     pub(super) shape: Shape,
     /// The candidates for the path of the user's file on Linux. The first that exists is used, or the first if none
@@ -21,12 +21,12 @@ pub struct Client {
     /// The candidates for the path of a project's file, relative to the root of the project. The first that exists is
     /// used, or the first if none exists.
     pub project: &'static [&'static str],
-    /// The names of the client's programs. If one of these programs is on `PATH`, the client is installed.
+    /// The names of the client's programs. If one of them is on `PATH`, the client counts as installed.
     pub programs: &'static [&'static str],
     pub writing: Writing,
     pub(super) windows: Windows,
-    /// The value of `QWED_MCP_RESULT_CHARS` in a new entry, in characters. Set only if the client passes only a part of
-    /// a longer result to the model.
+    /// The value of `QWED_MCP_RESULT_CHARS` in a new entry, in characters. `None` for clients that do not cut long
+    /// results.
     pub(super) result_chars: Option<u32>,
     /// The reasons for the values in this row, with their source.
     pub why: &'static str,

@@ -1,4 +1,4 @@
-//! Decodes a client's file, including its encoding and line ends, and edits one entry in it. An edit that would change
+//! Decodes a client's file and edits one entry in it. Keeps a byte order mark and line ends. An edit that would change
 //! anything else fails.
 
 use super::client::Format;

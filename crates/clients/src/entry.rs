@@ -60,8 +60,8 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// The launchers, each with the reason why an entry may use it. A launcher is a program that starts another program.
-/// Its arguments contain the name of the other program.
+/// The launchers: programs that start another program, which their arguments name. Each has the reason why an entry may
+/// use it.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -83,8 +83,7 @@ const PROGRAM: &str = "qwed-mcp";
 pub(crate) struct CommandLine(Vec<String>);
 
 impl CommandLine {
-    /// Reads the command line of an entry. Supports the shape of the entry in each client's file that this program can
-    /// edit.
+    /// Reads the command line of an entry. Supports the entry shapes of all clients whose files this program can edit.
     pub(crate) fn of(members: &Value) -> Option<Self> {
         let command = members.get("command")?;
         let texts = |value: &Value| -> Option<Vec<String>> {
@@ -177,7 +176,7 @@ fn stem(program: &str) -> String {
     name.strip_suffix(".exe").unwrap_or(&name).to_owned()
 }
 
-/// Returns whether a word is a path of this program, or requires its Python package, for example `qwed-mcp==0.3`.
+/// Returns whether a word is a path of this program, or a requirement for its Python package, such as `qwed-mcp==0.3`.
 fn names_program(word: &str) -> bool {
     let behind = word.strip_prefix(PROGRAM);
     let is_requirement = behind.is_some_and(|rest| {
@@ -202,7 +201,7 @@ fn is_option(word: &str) -> bool {
     is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
-/// The texts that an entry may contain regardless of the flags. They are not secret.
+/// Texts that an entry may contain with any flags. They are not secret.
 const CONSTANTS: [&str; 8] = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
 
 /// Returns the texts of an entry that are not secret: some words of its command line, and values that this program
@@ -235,7 +234,7 @@ pub(super) struct Wanted<'a> {
     pub variables: &'a [(String, String)],
     /// The WSL distribution in which a client on Windows starts the server.
     pub distribution: Option<&'a str>,
-    /// The value of `QWED_MCP_RESULT_CHARS`, unless the entry already sets it.
+    /// The value of `QWED_MCP_RESULT_CHARS` for an entry that does not set it yet.
     pub result_chars: Option<u32>,
 }
 
@@ -273,7 +272,7 @@ impl<'a> Wanted<'a> {
         let mut variables = self.variables.to_vec();
         let mut default = self.default();
         if let Some(distribution) = self.distribution {
-            // Let `env` set the variables, because WSL does not pass the variables of an entry on to the program.
+            // Let `env` set the variables, because WSL does not pass an entry's variables on to the program.
             let mut assignments = known.map(CommandLine::assignments).unwrap_or_default();
             let is_set = |name: &str| assignments.iter().any(|(known, _)| known == name);
             variables.extend(default.take().filter(|(name, _)| !is_set(name)));

@@ -132,8 +132,8 @@ impl Original {
     }
 
     /// Replaces the content of the file. Keeps its mode, owner, group, access control list and attributes. Returns the
-    /// path of the backup, or `None` if the file was empty or missing. Even if the process is interrupted, the path
-    /// leads to the complete old file or to the complete new file.
+    /// path of the backup, or `None` if the file was empty or missing. At any moment, the path leads to the complete
+    /// old file or to the complete new file.
     pub(crate) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let Some(content) = &self.content else {
@@ -150,8 +150,8 @@ impl Original {
             sync(folder);
             return Ok(None);
         };
-        // Renaming over a file needs no write permission on the file. So check its mode, because a read-only mode means
-        // that the owner wants no changes.
+        // Check the mode here, because renaming over a read-only file would succeed, although its owner wants no
+        // changes.
         if self.is_read_only() {
             return Err(FileError::ReadOnly(self.path.clone()));
         }
@@ -210,7 +210,7 @@ impl Original {
         }
         let kept = content.attributes.put_on(file);
         kept.map_err(self.failed("keep the access control list and the attributes of"))?;
-        // If the file has an access control list, setting the mode also sets the mask of the list.
+        // Set the mode after the access control list, because the mode also sets the list's mask.
         let mode = fs::Permissions::from_mode(mode);
         file.set_permissions(mode).map_err(self.failed("keep the mode of"))?;
         file.sync_all().map_err(self.failed("write next to"))

@@ -24,7 +24,7 @@ const OPTIONS: ParseOptions = ParseOptions {
 };
 
 /// The maximum number of members in a one-line object to which a member can be added. When a member is added, the
-/// syntax tree breaks the line at each member, in quadratic time. With 2,000 members this takes some tenths of a
+/// syntax tree breaks the line at each member, in quadratic time. With 2,000 members this takes a few tenths of a
 /// second.
 const ONE_LINE_MEMBERS_MAX: usize = 2000;
 
@@ -117,7 +117,7 @@ impl JsoncFile {
         if let Some(gap) = comma(node.next_siblings()) {
             rest.replace_range(gap..=gap, "");
         } else if let Some(gap) = comma(node.previous_siblings()) {
-            // Remove the comma before the last member, because it would become a trailing comma.
+            // The entry is the last member, so the comma before it would become a trailing comma. Remove that comma.
             let comma = start - gap - 1;
             first.replace_range(comma..=comma, "");
         }
@@ -141,7 +141,7 @@ impl JsoncFile {
         self.root.to_string()
     }
 
-    /// Returns the JSON value of the file, and the comments in the file. Leaves out the entry `name` and its comments.
+    /// Returns the JSON value and the comments of the file, without the entry `name` and its comments.
     pub(crate) fn without(&self, name: &str) -> Result<(Value, Vec<String>), EditError> {
         let mut value = self.root.to_serde_value().unwrap_or_default();
         let mut comments = Vec::new();
@@ -212,8 +212,7 @@ fn offset(node: &CstNode) -> usize {
     before(node) + node.ancestors().map(|parent| before(&CstNode::from(parent))).sum::<usize>()
 }
 
-/// Returns the number of bytes between a node and the next comma among its siblings. Returns `None` if another value
-/// comes first.
+/// Returns the number of bytes before the first comma in `siblings`. Returns `None` if another value comes first.
 fn comma(siblings: impl Iterator<Item = CstNode>) -> Option<usize> {
     let mut gap = 0;
     for sibling in siblings {
@@ -228,7 +227,7 @@ fn comma(siblings: impl Iterator<Item = CstNode>) -> Option<usize> {
     None
 }
 
-/// Returns whether the object around a server's entry contains only white space besides the entry.
+/// Returns whether the object that contains a server's entry contains only white space otherwise.
 fn server_was_alone(node: &CstNode) -> bool {
     let mut siblings = node.previous_siblings().chain(node.next_siblings());
     siblings.all(|sibling| sibling.is_whitespace() || sibling.is_newline() || sibling.is_token())

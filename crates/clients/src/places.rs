@@ -124,9 +124,8 @@ impl Places {
         })
     }
 
-    /// Returns whether a path is in a folder in which the system deletes files. Returns false for a path below the home
-    /// folder, even if the home folder is in such a folder. In that case, the system deletes the clients'
-    /// configurations together with the path.
+    /// Returns whether a path is in a folder in which the system deletes files. Paths below the home folder do not
+    /// count, even if the home folder is in such a folder: the system then deletes the clients' configurations too.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let is_in = |path: &Path, folder: &Path| {
             path.starts_with(folder)

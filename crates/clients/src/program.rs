@@ -1,4 +1,4 @@
-//! Chooses the command of an entry. The command is a path of this program that stays valid, or `uvx`, which downloads
+//! Chooses the command of an entry: a path of this program, if possible one that stays valid, or `uvx`, which downloads
 //! this program again. This module never writes an entry.
 
 use std::path::{Path, PathBuf};
@@ -117,7 +117,8 @@ fn parts(path: &Path) -> impl Iterator<Item = &str> {
     path.components().filter_map(|part| part.as_os_str().to_str())
 }
 
-/// Returns a command that starts `program` and stays valid. `program` must be a canonical path.
+/// Returns a command that starts `program`, which must be a canonical path. The command stays valid, except with
+/// [`Note::Versioned`] and [`Note::BuildFolder`].
 pub fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramError> {
     let passing = PASSING.iter().find(|passing| (passing.fits)(program, places));
     let Some(Passing { why, instead, .. }) = passing else {
@@ -219,7 +220,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let places = places(&home);
-        // The entry must contain a path below the home folder, even though this home folder is in a temporary folder.
+        // A path below the home folder counts as permanent, even though this home folder is in a temporary folder.
         let own = home.join(".local/share/uv/tools/qwed-mcp/bin/qwed-mcp");
         for path in [Path::new("/usr/bin/qwed-mcp"), &own] {
             let command = path.to_str().unwrap().to_owned();

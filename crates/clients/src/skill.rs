@@ -67,8 +67,8 @@ impl SkillFile {
     }
 }
 
-/// Returns the folders for skills of the user, or of a project: `.claude/skills` if Claude Code is used, and
-/// `.agents/skills` if `.agents` exists or Claude Code is not used. If `is_removal` is true, returns both.
+/// Returns the folders for skills of the user, or of a project: `.claude/skills` if Claude Code seems to be used, and
+/// `.agents/skills` if `.agents` exists or Claude Code is not used. For a removal, returns both folders.
 pub fn skill_folders(places: &Places, project: Option<&Path>, is_removal: bool) -> Vec<PathBuf> {
     let (claude, agents) = match project {
         Some(root) => (root.join(".claude"), root.join(".agents")),
@@ -132,8 +132,8 @@ impl SkillChange {
         Ok(Self { effect, folder, scope, files })
     }
 
-    /// Makes the change. Adds to `backups` the path of each backup. Only files that differ from this version's files
-    /// are backed up. `backups` is complete even if the change fails for a later file.
+    /// Makes the change. First backs up each file that differs from this version's file, and adds the path to
+    /// `backups`. If the change fails, `backups` contains the backups made before.
     pub fn apply(&self, backups: &mut Vec<PathBuf>) -> Result<(), ChangeError> {
         match self.effect {
             SkillEffect::Add | SkillEffect::Update => {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(fs::read_to_string(backup).unwrap(), "edited");
         fs::remove_file(backup).unwrap();
         assert_eq!(names(&folder), 1);
-        // A removal leaves nothing, except the files of others.
+        // A removal leaves only files that do not belong to the skill.
         applied(&change(&skills, false));
         applied(&change(&skills, true));
         assert_eq!(names(&skills), 0);

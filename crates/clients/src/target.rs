@@ -68,8 +68,7 @@ impl<'a> Target<'a> {
             }
         };
         let name = match server {
-            // Keep the name of an existing entry, because the client stores permissions under this name. A change to
-            // the default name would lose the permissions.
+            // Keep the name of an existing entry, because the client stores permissions under this name.
             Some(server) if wanted.is_none() => server.name.clone(),
             Some(_) | None => asked.to_owned(),
         };
@@ -78,8 +77,8 @@ impl<'a> Target<'a> {
         Ok(Self { name, server, others })
     }
 
-    /// Returns the first entry of this server, if there is one. For a removal, fails if several entries exist, because
-    /// the command line must then name one of them.
+    /// Returns the first entry of this server, if there is one. Fails for a removal with several entries, because the
+    /// command line must then name one.
     fn only(
         ours: &[&'a Server],
         is_removal: bool,

@@ -19,8 +19,8 @@ impl TomlFile {
             let offset = error.span().map_or(0, |span| span.start);
             EditError::at(text, offset, error.message())
         })?;
-        // Reject a text that the parsed document does not reproduce exactly, because an edit would change more than the
-        // entry.
+        // Reject a text that the parsed document does not reproduce exactly. Otherwise an edit would change more than
+        // the entry.
         if document.to_string() != text {
             return Err(EditError::LineEnds);
         }

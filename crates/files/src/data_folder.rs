@@ -1,5 +1,5 @@
-//! Finds the data folder of this program. The folder contains, for example, the Python environments for scripts and the
-//! store of the governed tools. This module never creates the folder.
+//! Finds the data folder of this program. The folder contains, for example, the Python environments for scripts, the
+//! tokens and the audit log. This module never creates the folder.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -31,7 +31,7 @@ pub fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
     own(&Xdg::new().map_err(|_| NoDataFolder)?.data_dir())
 }
 
-/// Returns this program's folder within the user's data folder. Fails if `folder` is relative.
+/// Returns this program's folder in `folder`, the user's data folder. Fails if `folder` is relative.
 fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
     // If HOME is empty, `folder` is relative. Reject a relative folder, because it would depend on the current
     // folder.

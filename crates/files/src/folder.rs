@@ -62,8 +62,8 @@ pub enum Kind {
 struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 
 impl Stat {
-    /// Returns whether the entry is a regular file with a single hard link. A file with several hard links may also be
-    /// in another folder, and that folder may be private.
+    /// Returns whether the entry is a regular file with a single hard link. A file with several links may also be in
+    /// another, private folder.
     pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
@@ -228,7 +228,7 @@ impl Folder {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
-    /// Gives the owner of an entry all rights to the entry, because scripts may have removed them.
+    /// Gives the owner of an entry all rights to it, because scripts may have removed some rights.
     pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
@@ -295,8 +295,8 @@ impl Folder {
                 let Some(parent) = levels.last() else { break };
                 path.pop();
                 here = here.folder(OsStr::new(".."))?;
-                // Stop if the parent is a different folder. A process may have moved the folder, and its new parent
-                // may be outside of the tree.
+                // Stop if the parent is a different folder. A process has then moved the folder, perhaps out of the
+                // tree.
                 if here.own_stat()?.identity != parent.identity {
                     return Ok(Reach::Part);
                 }

@@ -1,5 +1,5 @@
-//! Computes the symlink closure of a set of paths: the files, folders and symlinks that must exist so that each path
-//! still resolves to the same file. This module never changes a file.
+//! Computes the symlink closure of a set of paths: the files, folders and symlinks that the sandbox must show so that
+//! each path resolves to the same file as outside. This module never changes a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -22,8 +22,8 @@ pub struct LinkClosure {
 struct Way {
     /// The path of each symlink, with its target.
     links: BTreeMap<PathBuf, PathBuf>,
-    /// The folder before each `..`. These folders must exist, because the kernel looks them up. Every other folder in
-    /// the resolution is a parent of a symlink or of the resolved path.
+    /// The folder before each `..`. These folders must exist, because the kernel looks them up. All other visited
+    /// folders are parents of a symlink or of the resolved path, so they exist anyway.
     folders: BTreeSet<PathBuf>,
     /// The last path that was looked up, even if nothing exists there.
     reached: PathBuf,
@@ -225,8 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         symlink("b", folder.path().join("a")).unwrap();
         symlink("a", folder.path().join("b")).unwrap();
-        // The circle has only two distinct symlinks. A limit on the number of distinct symlinks would never end the
-        // resolution.
+        // A limit on distinct symlinks would never end the resolution, because the circle has only two.
         assert!(!LinkClosure::default().add(&folder.path().join("a")));
     }
 }

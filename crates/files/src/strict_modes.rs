@@ -106,8 +106,7 @@ mod tests {
         mode("c", 0o1777);
         assert_eq!(require_protected(&way), Ok(()));
 
-        // If the test does not run as root, the files do not belong to root. So the check must fail if only root may
-        // own the files.
+        // Without root, the test's files belong to another user, so a check for user 0 must fail.
         let owner = geteuid().as_raw();
         if owner != 0 {
             assert!(matches!(require_protected_for(&way, 0), Err(Unprotected::Owner { .. })));

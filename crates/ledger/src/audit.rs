@@ -53,7 +53,7 @@ const DETAILS_START_CHARS: usize = 4096;
 /// The event that a row of the audit log records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditEvent {
-    /// A client called a governed tool, or sent a script.
+    /// A client called a governed tool (a tool that needs a policy, such as `run_pytest`), or sent a script.
     McpToolCall,
     /// The policy refused the call.
     PolicyBlocked,
@@ -151,8 +151,8 @@ pub struct AuditEntry {
     /// The id of the call. All entries about one call have the same id.
     pub run_id: Uuid,
     pub event: AuditEvent,
-    /// The authenticated user of the call. `None` if the caller was not authenticated. An entry about a token contains
-    /// the user of the token instead.
+    /// The authenticated user of the call. `None` if the caller was not authenticated. In an entry about a token, this
+    /// is the token's user.
     pub user: Option<UserName>,
     pub tool: String,
     pub arguments_hash: Option<ArgumentsHash>,
@@ -191,7 +191,7 @@ pub struct Quota {
     pub runs_max: u64,
 }
 
-/// Formats a time as in the store. These texts sort in the same order as the times.
+/// Formats a time in RFC 3339 with microseconds, as in the store. The texts sort like the times.
 pub fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }

@@ -1,4 +1,4 @@
-//! Replaces `postgres` in a program that is built without the feature `postgres`. Such a program cannot open a database.
+//! Replaces `postgres` in a build without the feature `postgres`. Such a build cannot open a database.
 
 use thiserror::Error;
 

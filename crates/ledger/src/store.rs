@@ -82,7 +82,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Opens the store. If the store is embedded, fails if the store does not exist.
+    /// Opens the store. Fails if an embedded store does not exist.
     pub fn open_existing(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => postgres::open(url, self.folder),
@@ -98,8 +98,8 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Returns the URL of the shared database, if the settings contain a URL. In this case, the store in the data
-    /// folder is never used.
+    /// Returns the URL of the shared database, if one is set. Logs a warning if the data folder contains a store,
+    /// because that store is not used.
     fn shared(self) -> Option<&'a Secret> {
         if self.url.is_some() && SqliteStore::is_in(self.folder) {
             tracing::warn!(
@@ -173,8 +173,8 @@ impl Store {
         self.authenticate_by(token, || now)
     }
 
-    /// Authenticates at the time `now`. Calls `now` after the lookup, because the lookup updates the clock of a
-    /// shared database.
+    /// Authenticates at the time `now`. Calls `now` after the lookup, because a lookup in a shared database sets the
+    /// store's clock.
     fn authenticate_by(
         &self,
         token: &Token,
@@ -192,8 +192,8 @@ impl Store {
         }
     }
 
-    /// Returns whether the token that authenticated a caller is still valid. An access token needs no lookup, because
-    /// it is valid until it expires.
+    /// Returns whether the token that authenticated a caller is still valid. An OAuth access token needs no lookup,
+    /// because it is valid until it expires.
     pub async fn holds(&self, proof: Proof) -> Result<bool, StoreError> {
         let id = match proof {
             Proof::Access { expires } => return Ok(Utc::now() < expires),

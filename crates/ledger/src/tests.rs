@@ -173,7 +173,8 @@ fn stores_come_and_go_at_once() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    // The last thread that closes the store removes the write-ahead log.
+                    // The thread that closes the store last removes the write-ahead log, while other threads open the
+                    // store.
                     let store = Store::open_existing(folder.path()).unwrap();
                     store.tokens().unwrap();
                 }
@@ -734,7 +735,7 @@ fn a_change_of_any_column_is_found() {
     }
 }
 
-/// To hide a change, an attacker must also compute new hashes for all later rows and for the head.
+/// Changes a row, then computes new hashes for later rows and the head, as an attacker would to hide the change.
 #[test]
 fn tampering_with_new_hashes_is_found_where_it_ends() {
     let (folder, store) = log_of(2);

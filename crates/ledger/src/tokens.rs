@@ -18,7 +18,7 @@ use super::roles::Role;
 use super::user_name::UserName;
 use crate::secret::Secret;
 
-/// The prefix of every token, by which scanners find leaked tokens.
+/// The prefix of every token, by which secret scanners find leaked tokens.
 const PREFIX: &str = "qwedmcp_";
 const RANDOM_BYTES: usize = 32;
 /// The length of a token in bytes: the prefix, and 43 characters for 32 bytes in base64url without padding.
@@ -102,8 +102,8 @@ pub struct Presented {
     /// The token of the request. If `token` and `known` are both `None`, governed tools use the token in the server's
     /// settings.
     pub token: Option<Secret>,
-    /// The caller that the transport authenticated. The scripts of the request belong to this caller, even if `token`
-    /// is set. Governed tools run for this caller only if `token` is `None`.
+    /// The caller that the transport authenticated. The scripts of the request belong to this caller. Governed tools
+    /// run for this caller too, or for the user of `token` if it is set.
     pub known: Option<Caller>,
 }
 

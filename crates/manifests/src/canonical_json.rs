@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Returns the canonical text of `value`. The keys are sorted by code point, no spaces separate the tokens, and all
 /// characters except printable ASCII are escaped.
 ///
-/// Numbers are written in the form that `serde_json` uses. This is unambiguous here, because the hashed values contain
-/// only integers.
+/// Numbers are written as in `serde_json`. Python writes integers in the same way, and the hashed values contain no
+/// other numbers.
 pub fn canonical_json(value: &Value) -> String {
     // Sort the members here, because `serde_json` keeps the order of insertion if another crate enables its feature
     // `preserve_order`. Sorting by UTF-8 bytes gives the same order as sorting by code points.

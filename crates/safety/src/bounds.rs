@@ -23,8 +23,8 @@ pub const NESTING_MAX: usize = 3_000;
 /// stack in a debug build, and a thread has 2 MiB by default.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level, and a debug build
-/// needed 9 KiB for each level. Only the used pages of the stack take memory.
+/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level; a debug build uses 9
+/// KiB. Only the used pages of the stack take memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
 
 /// The stack that the analysis of a source needs, according to the source's nesting.
@@ -88,14 +88,13 @@ fn is_kind(byte: u8, kind: u8) -> bool {
     KINDS[usize::from(byte)] & kind != 0
 }
 
-/// Returns whether a quick scan of the bytes proves that `source` nests at most `max` levels. The scan computes the
-/// same estimate as the pass over the tokens, but counts every word as a keyword. The scan takes a fraction of the
-/// time. Returns false if only the lexer can decide.
+/// Returns whether a quick scan of the bytes proves that `source` nests at most `max` levels. The scan takes a fraction
+/// of the time of [`deepest`]. It computes an upper bound of the same estimate, because it counts every word as a
+/// keyword. Returns false if only the lexer can decide.
 pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };
-    // The lexer adds tokens at the end of the last line, and at the end of unclosed constructs. This number of levels
-    // is reserved for these tokens.
+    // Reserves levels for the tokens that the lexer adds at the end of the last line and of unclosed constructs.
     let added = 4;
     let find_lambda = |from: usize| {
         // If the source has no `lambda`, `contains` returns in a fraction of the time that `find` takes.

@@ -22,7 +22,7 @@ const EXTEND_ASCII: &[&str] =
 /// UTF-8 text.
 ///
 /// This check is stricter than Python. Whether Python treats a lone carriage return as the end of a line depends on how
-/// it receives the source. This function assumes both cases, and checks the first two lines in each case.
+/// Python receives the source. So this function checks the first two lines under both assumptions.
 pub(super) fn declared(source: &str) -> Option<RawFinding> {
     let (head, rest) = source.split_once('\n').unwrap_or((source, ""));
     let by_line_feed = [head, rest.split('\n').next().unwrap_or_default()];

@@ -16,7 +16,7 @@ use super::rules::{Rule, Severity};
 const FINDINGS_MAX: usize = 20;
 /// The maximum number of lines, or ranges of lines, that one finding shows.
 const RUNS_MAX: usize = 20;
-/// The maximum length of a name that a finding repeats, in characters. A longer name is cut.
+/// The maximum length of a name in a finding, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 80;
 
 /// The entry in [`Analysis::uses`] that stands for all uses with an unknown name.
@@ -59,11 +59,11 @@ pub struct Analysis {
     /// The notes in source order. A note is about a permitted use that is worth knowing.
     pub notes: Vec<Finding>,
     /// The script's imports by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. The list is in the order of the
-    /// analysis, and may contain repeats. Imports in strings of code are not included.
+    /// analysis, and may contain repeats. Imports in strings that the script runs as code are not included.
     pub imports: Vec<String>,
-    /// The names that the script uses, sorted. External objects have their qualified names (`numpy.random.rand`),
-    /// members of any object start with a dot (`.rvs`), and `class` stands for a class statement. Includes [`UNSEEN`]
-    /// if some names are unknown.
+    /// The names that the script uses, sorted. Objects from outside of the script have their qualified names
+    /// (`numpy.random.rand`), members of any object start with a dot (`.rvs`), and `class` stands for a class
+    /// statement. Includes [`UNSEEN`] if some names are unknown.
     pub uses: Vec<String>,
     /// The checks of the script, for example its `assert` statements, in source order. At most 1,000.
     pub checks: Vec<Check>,
@@ -83,7 +83,7 @@ pub enum FindingKind {
         /// The function as it is written in the source.
         written: String,
     },
-    /// A dangerous import in the form in which it is reported: a module, or `from a import b`.
+    /// A dangerous import, as the finding shows it: a module, or `from a import b`.
     Import(String),
     /// A use of an object that is dangerous even if the script does not call it.
     NameReference {
@@ -96,7 +96,7 @@ pub enum FindingKind {
     Encoding(String),
     /// A text pattern of a rule, in a source that does not parse.
     Pattern(&'static str),
-    /// A source that does not parse, with the parser's reason.
+    /// A source that does not parse, with the parser's error message.
     SyntaxError(String),
     /// A source with this number of bytes, which is more than [`SOURCE_BYTES_MAX`].
     TooLarge(usize),
@@ -130,8 +130,8 @@ impl Finding {
         self.kind.statement()
     }
 
-    /// Returns the alternative that the finding's rule suggests. In contrast to `remedy`, this alternative is available
-    /// for each finding of the rule, not only for the first.
+    /// Returns the alternative that the finding's rule suggests. Unlike `remedy`, it is available for each finding of
+    /// the rule, not only for the first.
     pub fn alternative(&self) -> Option<&'static str> {
         let rule = self.rule.filter(|_| self.kind.is_exact())?;
         (!rule.remedy.is_empty()).then_some(rule.remedy)

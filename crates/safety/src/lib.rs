@@ -1,8 +1,8 @@
 //! The analysis: finds forbidden operations in the syntax tree of a script, before the script runs.
 //!
 //! The analysis is pure: it receives source text and returns [`Finding`]s. It performs no I/O and keeps no state. The
-//! text of a finding is addressed to the model that wrote the script. The analysis does not confine a running script.
-//! The sandbox does that.
+//! text of a finding is addressed to the model that wrote the script. The analysis does not confine a running script;
+//! the sandbox does.
 //!
 //! The modules, in the order in which the analysis uses them:
 //!
@@ -14,13 +14,13 @@
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
 //! | `knowledge` | describes values and the objects of libraries, and looks up rules |
 //! | `checks` | finds the places where a condition can end the script unsuccessfully |
-//! | `variants` | replaces numbers in a script |
+//! | `variants` | replaces numbers or operators in a script |
 //! | `finding` | formats and orders the findings |
 //! | `work` | counts the steps of the analysis, and caches the judgements of strings |
 //! | `fallback` | searches the text of a source that cannot be parsed |
 //!
-//! The rules are data, in the module [`rules`]. No other crate of the project depends on Ruff's crates, which are
-//! published without a semver promise.
+//! The rules are data, in the module [`rules`]. No other crate of the project depends on Ruff's crates, because Ruff
+//! publishes them without a semver promise.
 //!
 //! This crate is a part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which re-exports the crate as `qwed_mcp::safety`.
 //!
@@ -54,7 +54,7 @@ pub use work::steps_max;
 use bounds::Nesting;
 use thiserror::Error;
 
-/// A failure of the analysis itself. The gateway refuses the script in both cases.
+/// A failure of the analysis itself. The server refuses the script in either case.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
@@ -78,8 +78,8 @@ pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
     analyze_with_inputs(source, &[])
 }
 
-/// Analyses `source`, which may read the files with the names in `inputs`. The caller must ensure that these files are
-/// in the folder that the script starts in, that they are plain files, and that the script may read their content.
+/// Analyses `source`, which may read the files that `inputs` names. The caller must ensure that these files are in the
+/// folder that the script starts in, that they are plain files, and that the script may read their content.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn analyze_with_inputs(source: &str, inputs: &[&str]) -> Result<Analysis, An
     }
 }
 
-/// Returns whether `source` is exactly one expression, and nests so little that a default stack is enough.
+/// Returns whether `source` is exactly one expression, and nests little enough for the default stack of a thread.
 pub fn is_expression(source: &str) -> bool {
     source.len() <= SOURCE_BYTES_MAX
         && matches!(bounds::nesting(source), Nesting::Shallow)

@@ -198,7 +198,7 @@ fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     }
 }
 
-/// A name has the values of the assignments that its use can see.
+/// A name may have the value of each assignment that reaches the use of the name.
 #[test]
 fn names_are_followed_to_what_they_may_stand_for() {
     for (source, is_blocked) in [
@@ -422,7 +422,7 @@ fn texts_are_followed_through_the_scripts_own_code() {
     }
 }
 
-/// `getattr` with an unknown name is refused only on objects that lead to other objects.
+/// `getattr` with an unknown name is refused only on objects whose attributes may lead to modules.
 #[test]
 fn computed_names_are_refused_where_they_lead_out() {
     for (source, is_blocked) in [
@@ -1261,7 +1261,7 @@ fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
 #[test]
 fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // A class with a metaclass names the attributes that a pattern takes.
+        // The metaclass of a class may choose the attributes that a class pattern reads.
         (
             "class M(type): pass\nclass C(metaclass=M): pass\nmatch len:\n    case C(b): pass",
             "import abc\nclass C(metaclass=abc.ABCMeta):\n    __match_args__ = ('x',)\n\
@@ -1350,7 +1350,7 @@ fn inputs_may_be_read() {
         "print(inputs['orders.csv'], len(inputs))",
     ] {
         assert_eq!(with_inputs(source), [""; 0], "{source}");
-        // The same file is refused if it was not passed.
+        // Without inputs, the analysis refuses each source that opens a file.
         let refused = !source.contains("inputs[");
         assert_eq!(!analyze(source).unwrap().findings.is_empty(), refused, "{source}");
     }

@@ -1,8 +1,8 @@
 //! Creates variants of a script with other numbers or operators. A check that holds in all variants does not notice a
 //! wrong claim.
 //!
-//! A variant changes all numbers, also in the checks, and changes equal numbers equally. So a check that compares a
-//! value with itself still holds, but a check that compares a claim with a computed value fails.
+//! A variant changes the numbers in checks too, and changes equal numbers equally. So a check that compares a value
+//! with itself still holds, but a check that compares a claim with a computed value fails.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few expressions have numbers or operators")]
 

@@ -12,8 +12,8 @@ const STEPS_MIN: usize = 400_000;
 /// The number of additional steps for each byte of the source. Of 61,000 honest scripts, none takes more than a quarter
 /// of its limit.
 const STEPS_PER_BYTE: usize = 3;
-/// The maximum length of a string that the analysis may split into characters, in bytes. Because a split takes more
-/// time, each byte up to this length costs more steps.
+/// The length of a string, in bytes, up to which each byte costs additional steps, because the analysis may split the
+/// string into characters.
 const TAKEN_APART_BYTES: usize = 1024;
 /// The fixed cost of parsing a string as a formula or as code, in steps.
 const STARTED: usize = 32;
@@ -39,7 +39,7 @@ pub(super) enum Judgement {
     Sql,
     Formula,
     /// The string is parsed as code. The number is the nesting depth of the code: 1 for a string in the script, 2 for a
-    /// string in the code of such a string, and so on.
+    /// string in that code, and so on.
     Code(usize),
 }
 
@@ -58,7 +58,7 @@ impl Work {
         Self { steps: Cell::new(0), max, judged: RefCell::default() }
     }
 
-    /// Creates the step counter for the search for the checks of a script. The search has its own limit of steps.
+    /// Creates the step counter of the search for a script's checks, which has its own limit of steps.
     pub(super) fn for_checks(source: &str) -> Self {
         Self { max: 20_000 + 20 * source.len(), ..Self::new(source) }
     }

@@ -28,7 +28,7 @@ impl From<nix::Error> for OsError {
 
 /// Converts a system error into the [`LaunchError`] of the step that failed.
 pub(super) trait OrFail<T> {
-    /// Converts a system error into a launch error. `step` is the variant for the failed step.
+    /// Replaces a system error by the variant `step` that contains it.
     fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError>;
 }
 
@@ -63,11 +63,11 @@ pub enum Layer {
     FileTree,
     /// The change from root to the user `nobody`. It applies only if the server runs as root.
     Identity,
-    /// Limits for memory, processes and other resources, such as `setrlimit(2)`.
+    /// Limits for memory, processes and other resources (`setrlimit(2)`, control groups, the memory watch).
     ResourceLimits,
     /// The run has no capabilities and cannot gain any (`capabilities(7)`).
     Capabilities,
-    /// Restricts access to files, and signals (`landlock(7)`).
+    /// Restricts access to files, and the sending of signals (`landlock(7)`).
     Landlock,
     /// Filters system calls (`seccomp(2)`).
     Seccomp,

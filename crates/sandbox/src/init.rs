@@ -38,7 +38,8 @@ fn reap_until_supervisor_ends() -> io::Result<()> {
     let ended = SigSet::from_iter([Signal::SIGCHLD]);
     ended.thread_block()?;
     let ended = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    // Change to the root folder. `pivot_root(2)` moves only processes in the root folder to the run's file tree.
+    // Change to the root folder: `pivot_root(2)` moves a process to the run's file tree only if its current folder is
+    // the old root folder.
     chdir("/")?;
     supervisor.write_all(&READY)?;
     loop {

@@ -11,9 +11,8 @@
 //!
 //! On macOS a run is one process, with other steps (see the module `macos`).
 //!
-//! Each step has its own variant of [`LaunchError`]. A failed step ends the launch, because no layer is best effort.
-//! The [`Tier`] of a run determines its layers. This crate never decides which tier is enough; the admin's setting
-//! `SandboxMode` does.
+//! Each step has its own variant of [`LaunchError`]. A failed step ends the launch, because a run must have every layer
+//! of its [`Tier`]. This crate never decides which tier is enough; the admin's setting `SandboxMode` does.
 //!
 //! The crate contains no `unsafe`. None of its code runs between a fork and an exec: the processes above are started
 //! by `posix_spawn(3)` and confine themselves.
@@ -58,8 +57,8 @@ pub use tier::{SIGNAL_SCOPE_ABI, Tier};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Does the work of a supervisor, an init or a launcher, if the first argument of this process requests it. Returns the
-/// exit code, or `None` if this process was started for another purpose.
+/// Does the work of a helper process, such as a supervisor or a launcher, if the first argument of this process
+/// requests it. Returns the exit code, or `None` if this process was started for another purpose.
 pub fn process_of_a_run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next()?.to_str()? {

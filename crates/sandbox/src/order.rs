@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 
-/// The command that Python executes (`-c`). It runs the compiled bootstrap from standard input. The bootstrap then
-/// reads the script from the rest of standard input.
+/// The command that Python executes (`-c`). It runs the bootstrap, the compiled Python code at the start of standard
+/// input. The bootstrap then reads the script from the rest of standard input.
 ///
-/// The bootstrap runs in its own global namespace, because its hooks live until the interpreter ends. In the script's
-/// namespace, the hooks would keep the script's objects alive until then.
+/// The bootstrap has a global namespace of its own. Its hooks live until the interpreter ends. In the script's
+/// namespace, they would keep the script's objects alive until then.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
 exec(__import__('marshal').load(script), {'main': globals()})";
 
@@ -21,11 +21,12 @@ exec(__import__('marshal').load(script), {'main': globals()})";
 pub enum Role {
     /// Runs one script, and has only the rights of a script.
     Script,
-    /// Forks for each script. Each child gives up its own rights. This role exists only at tier 3.
+    /// Forks a child for each script. Each child gives up its own rights before the script runs. This role exists only
+    /// at tier 3.
     ForkServer,
 }
 
-/// The number of concurrent runs of a server. These runs share the processors and the limit for pipes of their user.
+/// The number of concurrent runs of a server. These runs share the processors and their user's limit for pipes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbours {
     /// The current number of runs, including this one.
@@ -65,8 +66,7 @@ pub struct Order {
     pub input_bytes: usize,
 }
 
-/// The properties of a run that are the same each time the script runs. All threads of such a run share one
-/// processor.
+/// The properties of a run that are the same each time the script runs. All threads of the run share one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
     /// True if memory addresses are the same, without address space randomization.

@@ -1,5 +1,6 @@
-//! Passes a descriptor for a script's pictures from the server to Python. The descriptor is sent before each order, on
-//! the same socket. This module never reads or writes a picture.
+//! Passes the descriptor of a run's side channel from the server to Python. Through this pipe, Python sends pictures
+//! and reports. Before each order, [`send`] sends one byte on the same socket, with the descriptor if the run has a
+//! side channel. This module never reads or writes the pipe.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,8 +13,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The number under which the bootstrap in Python expects the descriptor for pictures. The number is above all
-/// descriptors that the launcher has open, and below the limit for the script's descriptors (`RLIMIT_NOFILE`).
+/// The number under which the bootstrap in Python expects the side channel. It is above all descriptors that the
+/// launcher has open, and below the limit for the script's descriptors (`RLIMIT_NOFILE`).
 pub(crate) const PICTURES_FD: RawFd = 20;
 
 /// The content of each message: one byte, with or without a descriptor.

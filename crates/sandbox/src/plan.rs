@@ -43,13 +43,13 @@ const MUSL_PATHS: &str = if cfg!(target_arch = "aarch64") {
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
 /// Candidates for the path of the scratch folder in the run's own file tree. The first candidate that does not overlap
-/// a readable path is used, because the run's rights to the scratch folder apply to everything below it.
+/// a readable path is used, because the run's rights to the scratch folder include everything below that folder.
 const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
 
 /// Folders that are never readable, with everything below them, because they are interfaces to the kernel.
 const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// The paths that an interpreter reads, as the interpreter itself reports them.
+/// The paths that an interpreter needs, as the interpreter itself reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     /// The path by which the interpreter is called. The interpreter locates its environment from this path.
@@ -79,7 +79,7 @@ pub struct Plan {
     pub readable: Vec<PathBuf>,
     /// The symlinks that lead to readable paths: the path and the target of each.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// The folder before each `..` in the resolution of a readable path, such as `/a/b` for `/a/b/../c`. The run's file
+    /// The folders that precede a `..` on the way to a readable path, such as `/a/b` in `/a/b/../c`. The run's file
     /// tree contains these folders without their files.
     pub folders: Vec<PathBuf>,
     /// A folder of the machine in which the run may leave files and folders. `None` for scripts.
@@ -148,8 +148,8 @@ impl Limits {
             address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
             // This number is enough for a thread pool of the default size (at most 32) and a process pool.
             processes: 64,
-            // Must stay below `syscalls::PROGRAM_FD`. Otherwise a script could reopen that descriptor and execute a
-            // program.
+            // Must stay below `syscalls::PROGRAM_FD`, the only descriptor that the filters allow to execute. Otherwise
+            // a script could open a file as this descriptor and execute it.
             open_files: 256,
             file_bytes: 64 * MIB,
             scratch_bytes: 128 * MIB,
@@ -158,8 +158,7 @@ impl Limits {
         }
     }
 
-    /// Returns these limits with lower memory limits. Afterwards each memory limit is at most the limit of a run with
-    /// `memory_mb` MiB.
+    /// Returns these limits, with each memory limit lowered to at most the limit of a run with `memory_mb` MiB.
     #[must_use]
     pub fn lowered_to(self, memory_mb: u64) -> Self {
         let Self { memory_bytes, address_space_bytes, .. } = Self::with_memory(memory_mb);
@@ -281,15 +280,15 @@ impl Plan {
 
 impl Plan {
     /// Returns whether the run must stay one process, which may have threads. This is true for a confined script
-    /// without a PID namespace, because killing its only process must end the run.
+    /// without a PID namespace, so that killing this process ends the run.
     pub fn is_one_process(&self) -> bool {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }
 
     /// Returns this plan for a run that may write to the artifact folder and may start the interpreter again. The
-    /// folder must exist and must not be a symlink. Returns `None` if the folder's path is relative. Also returns
-    /// `None` if the folder overlaps a readable path or every candidate for the scratch folder, because the rights to
-    /// one folder would apply to the other.
+    /// folder must exist and must not be a symlink. Returns `None` if the folder's path is relative, overlaps a
+    /// readable path, or leaves no candidate for the scratch folder. If two folders overlap, the rights to the outer
+    /// folder would also apply to the inner one.
     pub fn for_project(mut self, artifacts: ArtifactFolder) -> Option<Self> {
         let folder = &artifacts.path;
         let taken = || taken(&self.readable, &self.links, &self.folders);

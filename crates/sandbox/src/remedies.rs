@@ -43,9 +43,9 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 4] = [
         forbids: |value| value == "0",
         remedy: "run: sysctl -w user.max_user_namespaces=1000",
     },
-    // This setting is the default of Ubuntu 25.10 and later. With this setting, an unconfined process that changes its
-    // profile keeps the unconfined profile too, and both profiles must allow namespaces. A profile that AppArmor
-    // selects by the program's path replaces the unconfined profile.
+    // This setting is the default of Ubuntu 25.10 and later. An unconfined process that changes its profile then has
+    // two profiles, the unconfined and the new one, and both must allow namespaces. If AppArmor selects the profile by
+    // the program's path instead, the process has only that profile.
     ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_unconfined",
         forbids: |value| value == "1" && apparmor_label().contains("//&"),

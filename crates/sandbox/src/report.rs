@@ -13,8 +13,9 @@ use super::LaunchError;
 /// The maximum length of a [`Report`], in bytes. A report may contain a path.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// The byte that the supervisor sends before the report when the run's scheduler weight (`nice(2)`) fits the number of
-/// runs, or cannot be set. For a run that ends early, the byte is not sent. JSON parsers skip the byte as white space.
+/// The byte that the supervisor sends before the report, as soon as the run's scheduler weight (`nice(2)`) is low
+/// enough for the number of runs, or cannot be set. If the run ends earlier, the byte is not sent. JSON parsers skip it
+/// as white space.
 pub const SETTLED: u8 = b' ';
 
 /// The exit code of a supervisor that could not remove the run's folder completely.
@@ -26,14 +27,16 @@ pub const LEFT_BEHIND: u8 = 3;
 pub enum Report {
     /// Python ended with this exit code. A negative number is the signal that killed Python.
     Exited(i32),
-    /// The run was killed because the server requested this or died.
+    /// The supervisor killed the run, because the server requested this or died, or because the run could not be
+    /// watched. On macOS also because the scratch folder exceeded a limit.
     Killed {
         /// True if other processes kept the run from the processors for longer than the run had a processor.
         is_starved: bool,
         /// True if the run neither used a processor nor waited for one, for most of the time.
         has_slept: bool,
     },
-    /// The run was killed because it exceeded its memory limit.
+    /// The run was killed because it exceeded its limit for memory, memory mappings or threads, or because its memory
+    /// could not be counted.
     OutOfMemory,
     /// The run was killed because it exceeded its limit for pipes.
     TooManyPipes,

@@ -18,7 +18,7 @@ pub enum Tier {
     /// macOS: Seatbelt and limits. The run is one process, which cannot fork.
     #[serde(rename = "seatbelt")]
     Seatbelt,
-    /// The layers of [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
+    /// The layers of [`Self::T1`], and Landlock for files, signals and abstract sockets (ABI 6, Linux 6.12).
     T2,
     /// The layers of [`Self::T1`], Landlock with any ABI, and namespaces. The run has its own file tree, PIDs, network
     /// and users.
@@ -29,8 +29,8 @@ impl Tier {
     /// Returns the oldest Landlock ABI that is enough for this tier, or 0 if the tier does not use Landlock.
     ///
     /// Without namespaces, Landlock is the only barrier for files, signals and abstract sockets. ABI 6 is the first ABI
-    /// that restricts signals and abstract sockets. Namespaces already restrict signals and abstract sockets. So with
-    /// namespaces any ABI is enough, as a second barrier for files.
+    /// that restricts signals and abstract sockets. Namespaces restrict signals and abstract sockets too. Landlock is
+    /// then only a second barrier for files, so any ABI is enough.
     pub fn landlock_abi_min(self) -> u8 {
         match self {
             Self::Off | Self::T1 | Self::Seatbelt => 0,

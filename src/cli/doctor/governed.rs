@@ -1,4 +1,5 @@
-//! Checks the conditions for the governed tools, and decides whether tests can run.
+//! Checks the conditions for the governed tools (`run_pytest` and the tools that read its runs), and decides whether
+//! tests can run.
 
 use std::path::PathBuf;
 

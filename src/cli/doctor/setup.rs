@@ -13,8 +13,8 @@ use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
-/// An unknown name counts as a misspelling of a known name only if the unknown name has at least this number of letters
-/// for each difference between the two names.
+/// The minimum number of letters in an unknown name for each difference from a known name. An unknown name with fewer
+/// letters does not count as a misspelling.
 const LETTERS_PER_DIFFERENCE: usize = 3;
 
 /// The setup of a server, with its problems.

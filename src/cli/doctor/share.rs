@@ -1,5 +1,5 @@
-//! `qwed-mcp doctor --share`: a block about this machine, for a report to the project. The block contains no paths,
-//! no names of users or machines, and no values of environment variables.
+//! `qwed-mcp doctor --share`: formats facts about this machine as a block of text for a bug report. The block contains
+//! no paths, no names of users or machines, and no values of environment variables.
 
 use std::env::consts::ARCH;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ pub(super) fn block(diagnosis: &[(&'static str, String)], verdict: &str) -> Stri
     let private = private_names();
     let mut text = format!("```text\nqwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
     for (name, value) in rows {
-        // Ignore the results of `writeln!`, because writing to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<18}{}", without_private(&value, &private));
     }
     let _ = writeln!(text, "\n{}\n```", without_private(verdict, &private));
@@ -109,8 +109,8 @@ fn read(file: &str) -> Option<String> {
     Some(text.trim_end_matches(['\n', '\0']).to_owned())
 }
 
-/// Returns the names of the user and of the machine. Leaves out names with fewer than three characters, because they
-/// occur in other words.
+/// Returns the names of the user and of the machine. Leaves out `root`, and names with fewer than three characters,
+/// because they occur in other words.
 fn private_names() -> Vec<String> {
     let variable = |name: &str| std::env::var(name).ok();
     let home = variable("HOME").and_then(|home| home.rsplit('/').next().map(str::to_owned));

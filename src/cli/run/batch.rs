@@ -50,7 +50,7 @@ const SPINNER: &str = "{spinner} {msg}";
 /// The id of clap's group that contains all options of a batch.
 const GROUP: &str = "batch_options";
 
-/// The options of a batch, including `--batch`. [`require_batch`] rejects the others without it.
+/// The options of a batch. Without `--batch`, [`require_batch`] rejects all other options in this group.
 #[derive(Debug, Args)]
 #[group(id = GROUP)]
 #[command(next_help_heading = "Options of --batch")]

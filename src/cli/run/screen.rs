@@ -157,7 +157,7 @@ struct Sink<W> {
     stream: W,
     /// The filter for control characters. `None` if the stream is not a terminal.
     visible: Option<VisibleBytes>,
-    /// Whether the last bytes that were written end without a line end.
+    /// Whether the bytes written so far end without a line end.
     is_line_open: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::plain_text::escape_into;
 use crate::terminal::{BOLD, Label};
 use crate::verdict::{CheckReport, Conclusion};
 
-/// A claim that was run, with its verdict.
+/// A claim with its verdict, or a document that could not be read.
 #[derive(Debug)]
 pub(super) struct Verified {
     /// The document, as the command line names it.

@@ -73,7 +73,7 @@ impl ExitStatus {
 
 impl Stat {
     fn parse(text: &[u8]) -> Option<Self> {
-        // The name of the process may contain spaces and parentheses.
+        // The name of the process ends at the last parenthesis. It may contain spaces and parentheses.
         let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
         let mut fields = str::from_utf8(text.get(after_name..)?).ok()?.split_ascii_whitespace();
         // `nth(skipped)` skips fields. The first field after the name is field 3 of the manual page.

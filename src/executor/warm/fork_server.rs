@@ -1,10 +1,10 @@
 //! Starts the process of a fork server, and communicates with it. No script runs in this process.
 //!
 //! A supervisor launches the process like the process of a script, but with [`Role::ForkServer`]. The standard output
-//! of the process is a socket. For each child, the server sends a name of 16 bytes, a byte that is 1 if a script waits
-//! for the child, and five descriptors: stdout, stderr, the child's control socket, the socket of process 1 of the
-//! child's PID namespace, and the side channel. When a child has ended, the fork server sends a line with the child's
-//! name and exit code.
+//! of the process is a socket. Over this socket, the server sends for each child a name of 16 bytes, a byte that is 1
+//! if a script waits for the child, and five descriptors: stdout, stderr, the child's control socket, the socket of
+//! process 1 of the child's PID namespace, and the side channel. When a child has ended, the fork server sends a line
+//! with the child's name and exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};

@@ -93,7 +93,7 @@ enum State {
     Closed,
 }
 
-/// The state of the successor of a running fork server. A fork server gets a successor when it is worn
+/// The state of the successor, which will replace a running fork server. A fork server gets a successor when it is worn
 /// ([`Fitness::Worn`]).
 #[derive(Debug, Clone, Copy)]
 enum Succession {
@@ -138,11 +138,10 @@ impl WarmExecutor {
         }
     }
 
-    /// Returns a ready fork server for a script: if possible, the best fork server for this script. The module `choice`
-    /// chooses the best fork server by the script's imports. If the best fork server does not run, starts it for later
-    /// scripts. For this script, returns another ready fork server: one with more modules if possible, otherwise one
-    /// with fewer modules. A deterministic run waits for the best fork server instead, because addresses in children
-    /// depend on the loaded modules.
+    /// Returns a ready fork server for a script. The module `choice` selects the best fork server by the script's
+    /// imports. If the best fork server is not ready, starts it for later scripts, and returns another ready fork
+    /// server: if possible one with more modules, otherwise one with fewer modules. A deterministic run waits for the
+    /// best fork server instead, because addresses in children depend on the loaded modules.
     async fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
@@ -322,13 +321,13 @@ impl Keeper {
         self.tasks.close();
     }
 
-    /// Ensures that `pool` is not used again. `next` is the new state, unless a successor of the pool is starting.
+    /// Ensures that `pool` is not used again. `next` is the new state. If a successor of the pool is already starting,
+    /// the new state is `Starting` instead.
     fn retire(&self, pool: &Arc<Pool>, next: State) {
         let mut state = self.state();
         if let State::Ready(current, succession) = &*state
             && Arc::ptr_eq(current, pool)
         {
-            // If a successor is already starting, the new state is `Starting` instead of `next`.
             *state =
                 if matches!(succession, Succession::Starting) { State::Starting } else { next };
         }
@@ -433,8 +432,9 @@ impl Executor for WarmExecutor {
     }
 
     fn warm_up(&self) {
-        // Starts fork servers before the first call needs them. They start one after another, so that the first fork
-        // server is ready as soon as possible. The others start with the first script that needs them.
+        // Starts the first fork servers before a call needs them. They start one after another, so that the first one
+        // is ready as soon as possible. Fork servers beyond `WARMED_UP_MAX` start with the first script that needs
+        // them.
         let keepers: Vec<_> = self.keepers.iter().take(WARMED_UP_MAX).cloned().collect();
         if let Some(first) = self.keepers.first() {
             first.tasks.spawn(async move {

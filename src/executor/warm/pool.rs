@@ -16,9 +16,8 @@ use super::super::package_folders::PackageFolders;
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
-/// The number of makers (tasks that prepare children) that work while no script waits. Two ready children can wait with
-/// their makers, and the channel [`Pool::spares`] buffers one more. So at most three spares exist while no script
-/// waits.
+/// The number of makers (tasks that prepare children) that work while no script waits. Each of them holds at most one
+/// ready child, and the channel [`Pool::spares`] buffers one more. So at most three spares exist while no script waits.
 const MAKERS_AT_REST: usize = 2;
 
 /// The maximum number of makers. Up to this number, a pool has one maker for each processor.
@@ -96,8 +95,8 @@ impl Demand {
         }
     }
 
-    /// Delays the preparation of the next spare, at most for [`PUT_OFF_MAX`]. Waits until no spare is left or no script
-    /// runs. If no script runs, then also yields to the tasks that write the last script's result.
+    /// Delays the preparation of the next spare until no spare is left or no script runs, but for at most
+    /// [`PUT_OFF_MAX`]. If no script runs, then also yields to the tasks that write the last script's result.
     async fn wait(&self) {
         let wanted = async {
             loop {
@@ -148,9 +147,9 @@ pub(super) enum Fitness {
     Fit,
     /// The fork server has reached its maximum age or number of runs. It is used until its successor is ready.
     Worn,
-    /// The fork server must not be used again. One possible reason is that packages were installed after its start, so
-    /// a new interpreter would load other modules. The other possible reason is that the fork server has reached twice
-    /// its maximum age or number of runs, and no successor has become ready.
+    /// The fork server must not be used again, for one of two reasons. Packages were installed after its start, so a
+    /// new interpreter would load other modules. Or it has reached twice its maximum age or number of runs, and no
+    /// successor has become ready.
     Outdated,
 }
 
@@ -222,8 +221,7 @@ impl Pool {
             let mut spare = spares.recv().await?;
             self.demand.spares.fetch_sub(1, Ordering::Relaxed);
             self.has_served.store(true, Ordering::Relaxed);
-            // A killed child is skipped. The child may have been killed because the machine is out of memory, for
-            // example.
+            // Skips a killed child. For example, the kernel kills children when the machine is out of memory.
             if spare.is_waiting() {
                 self.demand.runs.fetch_add(1, Ordering::Relaxed);
                 self.demand.has_changed.notify_waiters();

@@ -28,7 +28,7 @@ struct WatchedRun {
     python: Pid,
     init: Pid,
     due: Instant,
-    /// The channel to the run. It is closed when the run is over.
+    /// The channel that reports an exceeded limit. It is closed when the run is over.
     exceeded: oneshot::Sender<Exceeded>,
     known: Arc<Mutex<Known>>,
 }
@@ -101,7 +101,7 @@ impl RunsWatch {
             exceeded,
             known: Arc::clone(&known),
         };
-        // If the thread has ended, `send` drops the run with its channel. `exceeded` then ends the run.
+        // If the thread has ended, `send` drops the run with its channel. `WatchOfRun::exceeded` then returns `Memory`.
         let _ = self.sender().send(run);
         WatchOfRun { exceeded: received, known }
     }

@@ -38,13 +38,13 @@ use crate::sandbox::{
     MemoryWatch, Neighbours, OnlyProcessor, WATCH_INTERVAL, keep_on_one, lower_beside,
 };
 
-/// The maximum length of a child's message, in bytes. The message is `=`, an exit code and a line feed.
+/// The maximum length of a child's message about its end, in bytes. The message is `=`, an exit code and a line feed.
 const END_BYTES_MAX: usize = 8;
 
 /// The reason why a run has no outcome.
 #[derive(Debug)]
 pub(super) enum NoOutcome {
-    /// The run was lost with its fork server, so its ending is unknown.
+    /// The fork server ended during the run, so the run's ending is unknown.
     Lost,
     /// The script was killed, but its process does not end. The first field receives the exit code when the process
     /// ends. The second field is the PID of the fork server's supervisor. If the fork server ends first, no exit code
@@ -57,7 +57,8 @@ pub(super) enum NoOutcome {
 pub(super) struct Spare {
     /// The socket over which the child receives the script, and announces the end of the script.
     control: UnixStream,
-    /// A socket to the run's process 1. When the socket closes, process 1 ends, and the kernel kills the run.
+    /// A socket to process 1 of the run's PID namespace. When the socket closes, process 1 ends, and the kernel kills
+    /// the run.
     lifeline: Option<UnixStream>,
     ended: oneshot::Receiver<i32>,
     stdout: Capture<pipe::Receiver>,
@@ -158,7 +159,7 @@ impl Spare {
                 Some(worse(code, announced))
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::Exceeded(_) => {
-                // The receiver is also notified if the fork server ends, because its children end too.
+                // The wait also succeeds if the fork server ends, because its children end too.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
                     return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
                 }

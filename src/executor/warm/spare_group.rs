@@ -23,8 +23,8 @@ pub(super) struct SpareGroup {
 }
 
 impl SpareGroup {
-    /// Makes a group for the child `python`, and moves the child there. Returns `None` if runs have no groups, and an
-    /// error if the child does not exist any more.
+    /// Makes a group for the child `python`, and moves the child there. Returns `None` if no group is available or the
+    /// group cannot be used, and an error if the child does not exist any more.
     pub(super) async fn enter(
         groups: &Arc<RunGroups>,
         plan: &Plan,

@@ -32,7 +32,8 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// The offset of the next page; `None` for the last page.
     pub(crate) next_offset: Option<usize>,
-    /// Whether the list is incomplete because a limit was reached. The missing items are on no page.
+    /// Whether the list is incomplete, because a limit was reached or a folder cannot be read. No page has the missing
+    /// items.
     pub(crate) truncated: bool,
 }
 
@@ -45,7 +46,8 @@ pub(crate) struct RunEntry {
     pub(crate) files: usize,
     /// The size of all files together, in bytes.
     pub(crate) bytes: u64,
-    /// Whether the run has files that `files` and `bytes` do not include, because a limit was reached.
+    /// Whether the run has files that `files` and `bytes` do not include, because a limit was reached or a folder
+    /// cannot be read.
     pub(crate) has_more: bool,
 }
 
@@ -86,7 +88,7 @@ impl Artifacts {
     }
 
     /// Lists the newest runs, newest first. Also returns whether more runs exist. Slower than [`Self::list_runs`],
-    /// because this method counts up to [`ENTRIES_MAX`] files of each run.
+    /// because this method counts up to [`ENTRIES_MAX`] files of each run, not of all runs together.
     pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
         let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
@@ -146,7 +148,7 @@ impl Artifacts {
 /// Finds the newest runs, newest first. Also returns whether more runs exist. Examines all runs, because the folder is
 /// not sorted by time.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
-    // This closure returns `None` if the run was removed after its name was read.
+    // Returns `None` for a name that is not a run id, and for a run that was removed meanwhile.
     let run = |name: &OsStr| {
         let run_id = run_id_of(name)?;
         let folder = root.folder(name).ok()?;

@@ -104,8 +104,8 @@ impl Artifacts {
     }
 
     /// Reads the whole file to compute its SHA-256, and returns a chunk like [`Self::read`]. The SHA-256 is `None` if
-    /// the file does not have the expected length `total_bytes`. The chunk and the SHA-256 come from the same read, so
-    /// they match even if the file changes meanwhile.
+    /// the file does not have the expected length `total_bytes`. One read produces the chunk and the SHA-256, so they
+    /// match even if the file changes meanwhile.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -252,7 +252,7 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     Ok(parsed.to_owned())
 }
 
-/// Opens a file of a run. Opens each component of the path relative to its parent folder, without following symlinks.
+/// Opens a file of a run. Opens each folder in the path separately, so that no symlink is followed.
 pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     let opened = |error: io::Error| {
         let kind = error.kind();

@@ -16,8 +16,7 @@ use crate::governance::integrity::Change;
 /// The maximum total length of the paths in the evidence of a run, in bytes. Each path is measured as a JSON string.
 pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The records of the files that a run left. The evidence has no record, because the records are a part of the
-/// evidence.
+/// The records of the files that a run left. `evidence.json` has no record, because it contains the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArtifactRecords {
     /// The records of the readable files, sorted by path. The total length of the paths is at most
@@ -26,8 +25,8 @@ pub(crate) struct ArtifactRecords {
     /// The number of visited files without a record: unreadable files, and files that were omitted because of the limit
     /// [`RECORDS_BYTES_MAX`].
     pub(crate) omitted: u64,
-    /// Whether some files were not visited. The run left more than [`ENTRIES_MAX`] files and folders, or a folder
-    /// cannot be opened.
+    /// Whether some files were not visited, because the run left more than [`ENTRIES_MAX`] files and folders, or
+    /// because a folder cannot be opened.
     pub(crate) truncated: bool,
 }
 
@@ -66,9 +65,9 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// Calls `each` for every file of a run that differs from its record. If `is_complete` is true, `records` has all
-    /// files that existed when the run ended, so `each` is also called for every other file. Returns whether all files
-    /// could be compared: `is_complete` is true, and all records have hashes.
+    /// Calls `each` for every file of a run that differs from its record. Pass true as `is_complete` if `records` has
+    /// all files that existed when the run ended. Then `each` is also called for every file without a record. Returns
+    /// whether all files could be compared: `is_complete` is true, all records have hashes, and all files were visited.
     pub(crate) fn compare(
         &self,
         run_id: Uuid,
@@ -130,7 +129,7 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
 /// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, no longer has the length `bytes`, or is
 /// larger than `hash_bytes_remaining`.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
-    // If the file is larger than the remaining bytes, return without a subtraction. A smaller file may still fit.
+    // A file that is too large does not reduce the remaining bytes, so a smaller file may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;
     let file = reading::open(run, path).ok()?;
     *hash_bytes_remaining = remaining;

@@ -34,12 +34,12 @@ const RUNS_AT_ONCE: usize = 64;
 /// The number of runs in one query of the audit log. It is limited because other readers of the log wait for the query.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
 /// The number of threads that remove runs. If other processes write to the same file system, each step of a removal
-/// waits for the journal of the file system. One thread removes 60 runs a second. Four threads remove a thousand runs a
-/// second, because one commit of the journal serves all of them.
+/// waits for the journal of the file system. One thread then removes 60 runs a second. Four threads remove a thousand,
+/// because one commit of the journal serves all threads.
 const REMOVERS: usize = 4;
 /// The name prefix of folders that are being removed. A folder with this prefix is not a run.
 const REMOVING: &str = ".removing-";
-/// The timeout for waiting until another clean-up of the same folder ends.
+/// The maximum time to wait for another clean-up of the same folder.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two attempts to lock the folder of all runs.
 const TURN_PAUSE: Duration = Duration::from_millis(20);
@@ -48,7 +48,7 @@ const TURN_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Retained {
     pub(crate) kept: usize,
     pub(crate) removed: usize,
-    /// The number of runs that should have been removed, but could not be removed.
+    /// The number of runs whose removal failed.
     pub(crate) failed: usize,
     /// The size of the removed runs on the disk, in bytes.
     pub(crate) removed_bytes: u64,
@@ -71,10 +71,10 @@ pub(crate) enum RetentionError {
 
 /// The operations of the audit log that a clean-up of old runs needs.
 pub(crate) trait RemovalLog {
-    /// Returns the facts that the log contains about these runs, in the order of `run_ids`.
+    /// Returns the states of these runs according to the log, in the order of `run_ids`.
     fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Records the removal of all these runs. If this fails, no removal is recorded.
+    /// Records all these removals. If this fails, none is recorded.
     fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError>;
 }
 
@@ -104,7 +104,7 @@ impl RemovalReason {
     }
 }
 
-/// A run that is being removed, after its folder was renamed.
+/// A run whose folder was renamed for its removal.
 #[derive(Clone, Copy)]
 struct SetAside {
     run_id: Uuid,
@@ -159,13 +159,13 @@ impl Artifacts {
                 break;
             }
             for batch in doomed.chunks(RUNS_AT_ONCE) {
-                // Keep the locks until the files are removed. A run that is just starting waits for its lock, and then
+                // Hold the locks until the files are removed. A run that is just starting waits for its lock, and then
                 // detects that its folder was removed.
                 let (aside, _locks) = set_aside(&root, &mut runs, batch, log)?;
                 retained.remove(&root, &aside);
             }
-            // Runs that could not be removed still count for the total size, so the next iteration may remove newer
-            // runs.
+            // Runs that could not be removed still count for the total size. So the next iteration may remove newer
+            // runs instead.
             runs.retain(|run| run.fate != Fate::Gone);
         }
         retained.kept = runs.iter().filter(|run| run.fate != Fate::Stuck).count();
@@ -268,7 +268,7 @@ fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, R
     let mut doomed = Vec::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.fate == Fate::Kept) {
         let is_newest = at >= newest;
-        // If the clock was set back, the time of the run may be in the future. Such a run has the age 0.
+        // If the clock was set back, the time of the run may be in the future. Then the age is 0.
         let age: Duration = now.duration_since(run.time).unwrap_or_default();
         // If the log has a row about the removal of the run, remove the run at any age.
         let is_old = run.logged.is_removed || retention.age.is_some_and(|age_max| age > age_max);
@@ -388,8 +388,8 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
 }
 
 /// Opens the lock file of a run, or creates the file if it is missing. The file is missing if the server died while it
-/// created the run, or if the server is still creating the run. In the second case, the server then fails to create the
-/// lock file. So no run starts in a folder that is being removed.
+/// created the run, or if the server is still creating the run. In the second case, the server's own attempt to create
+/// the file fails, so no run starts in a folder that is being removed.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

@@ -13,8 +13,7 @@ use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState}
 use crate::ledger::Store;
 
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// Runs that are in the log but have no folder are first collected and then checked. This is the maximum number of runs
-/// that are collected before they are checked.
+/// Runs that are in the log but have no folder are checked in batches. This is the maximum size of a batch.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]

@@ -180,7 +180,7 @@ fn what_the_log_does_not_know_is_told_as_such() {
     fs::write(fixture.path(earlier, "files/a"), "another").unwrap();
     assert!(fixture.content(earlier, "files/a").starts_with("error: files/a does not match"));
     assert_eq!(fixture.changes(), [("files/a".to_owned(), Change::Changed)]);
-    // Paths in this evidence cannot lead out of the run's folder.
+    // The path in this evidence leads out of the run's folder, so no file is opened.
     let outside = json!({
         "artifacts": [{ "path": "../../governance.db", "bytes": 1, "sha256": "ab" }],
         "artifacts_omitted": 1,

@@ -27,11 +27,10 @@ pub(crate) struct RecordedList {
     pub(crate) file: PathBuf,
     /// The number of tests in the list.
     pub(crate) tests: usize,
-    /// The content of the file.
     pub(crate) content: String,
 }
 
-/// The error if no list was recorded.
+/// The reason why no list was recorded.
 #[derive(Debug, Error)]
 pub(crate) enum RecordError {
     #[error("the policy names no judge.tests and judge.list")]

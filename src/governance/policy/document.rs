@@ -187,8 +187,8 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + before.matches('\n').count()
 }
 
-/// Returns the text for a key in an error message. If a key is long or needs quotes, the text only describes the key.
-/// Such a key is not a misspelled known key, and could be any content of the file.
+/// Returns the text for a key in an error message. Replaces a key that is long or needs quotes by a description,
+/// because this key is not a misspelled known key and could be any content of the file.
 fn shown(key: &str) -> String {
     let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare && (1..=KEY_CHARS_MAX).contains(&key.len()) {

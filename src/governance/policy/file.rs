@@ -13,9 +13,9 @@ use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// If the policy file was changed less than this time before it was read, the next call reads the file again, even if
-/// the metadata of the file is unchanged. The timestamps of some file systems have steps of two seconds. So a file that
-/// was just changed may change again without a new timestamp.
+/// If the last change of the policy file was less than this time before the read, the next call reads the file again,
+/// even if its metadata is unchanged. The timestamps of some file systems have steps of two seconds, so a second change
+/// may leave the timestamp unchanged.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The policy file, with its last content. While the file is unusable, every governed call is refused.
@@ -92,8 +92,8 @@ pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), Policy
     Ok(())
 }
 
-/// Provides the workspace of the current policy to the executor. The executor never runs code of the workspace outside
-/// of the sandbox.
+/// Provides the workspace of the current policy to the executor, which never runs code of this folder outside of the
+/// sandbox.
 impl From<Arc<PolicyFile>> for Untrusted {
     fn from(policy: Arc<PolicyFile>) -> Self {
         Self::looked_up_by(move || {

@@ -324,7 +324,7 @@ fn a_settled_file_is_read_once_and_again_when_it_changed() {
     let first = file.current().unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &file.current().unwrap()));
 
-    // A program can reset the modification time of a file, but this changes its `ctime`.
+    // Resetting the modification time of a file changes the file's `ctime`.
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(&path, with_timeout(200)).unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();

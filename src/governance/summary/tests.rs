@@ -117,7 +117,7 @@ fn a_failure_is_told_with_its_lines() {
 
 #[test]
 fn of_an_explanation_the_marked_lines_are_told() {
-    // pytest does not produce such an explanation, but tests can forge it.
+    // pytest does not produce this explanation, but tests can forge it.
     let explanation =
         "    assert f() == 1\nE   assert 2 == 1\nEE\n> x\nPermissionError: no\nE    \nE";
     let summary = summary(&report(&[failure(explanation, ""), last(0, 1, 0, 0, 0)]));

@@ -19,8 +19,7 @@ const FLAGS_AT: usize = 60;
 
 /// The flag that is set if an index entry also has extended flags.
 const EXTENDED: u16 = 0x4000;
-/// The bits for the stage of an index entry. These bits are a part of the entry's flags. During an unfinished merge,
-/// they are not zero.
+/// The bits of an entry's flags that contain the merge stage. The stage is not zero during an unfinished merge.
 const STAGES: u16 = 0x3000;
 /// The extended flag of files that are deliberately not checked out.
 const SKIP_WORKTREE: u16 = 0x4000;

@@ -55,7 +55,7 @@ const PLACED_MAX: usize = 10_000;
 
 /// No limit on the size of the output, for queries of a job that was just placed and has no output yet.
 const ANY: usize = usize::MAX;
-/// The message for a result that differs from the result in the audit log, and is therefore withheld.
+/// The message for a result that is withheld, because its hash differs from the hash in the audit log.
 const NOT_ITS_RESULT: &str = "the result in the database does not match the audit log, so it is not returned; ask the admin \
                               to look at the server's log";
 
@@ -90,7 +90,8 @@ pub(crate) struct SharedLimits {
     pub(crate) ttl: Duration,
     /// The part of `disk_bytes_max` that one user may take.
     pub(crate) share: Share,
-    /// The duration of a lease. A job is lost when its worker has not renewed the lease for this time.
+    /// The duration of a lease: the time for which a worker owns a claimed job. If the worker does not renew the lease
+    /// in this time, the job is lost.
     pub(crate) lease: Duration,
 }
 
@@ -151,7 +152,7 @@ impl SharedJobs {
         Self { database, limits, scripts, worker, can_place, placed, cancellations }
     }
 
-    /// Inserts a job. Retries if the database did not reply. A retry cannot insert the job twice, because its id is
+    /// Inserts a job. Retries while the database is unreachable. A retry cannot insert the job twice, because its id is
     /// unique.
     async fn insert(&self, id: JobId, order: &Order) -> Result<Job, PlaceError> {
         let deadline = Instant::now() + PLACE_PATIENCE;
@@ -244,8 +245,8 @@ impl SharedJobs {
         })
     }
 
-    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only the size of
-    /// the output. Withholds the result of a script if it differs from the result in the audit log.
+    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only the size of the
+    /// output. Withholds the result of a script if its hash differs from the hash in the audit log.
     async fn find(
         &self,
         id: JobId,

@@ -416,8 +416,8 @@ async fn users_take_turns() {
     let order =
         "SELECT string_agg(user_name, ' ' ORDER BY claim) FROM qwed_mcp.jobs WHERE claim <= 7";
     let order = scratch::shared().sql(&url, order);
-    // The first job ran before the other jobs were placed. After that, one job of each user runs before the next job of
-    // the same user.
+    // The first job ran before the other jobs were placed. After that, users take turns: each user runs one job before
+    // any user runs the next.
     let order: Vec<&str> = order.split(' ').collect();
     let turns = |range: std::ops::Range<usize>| {
         let mut turns = order[range].to_vec();
@@ -610,7 +610,7 @@ async fn the_start_of_a_job_waits_for_the_store() {
     assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
 }
 
-/// Makes the audit log refuse rows about starts, as a full disk does. Counts the refusals.
+/// Makes the audit log refuse rows about starts, as on a full disk. Counts the refusals.
 const REFUSE_STARTS: &str = "
 CREATE SEQUENCE qwed_mcp.refused_starts;
 CREATE FUNCTION qwed_mcp.refuse_start() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -1,8 +1,8 @@
 //! The job worker: claims jobs, renews the leases of the claimed jobs, runs the jobs and stores their results. It never
 //! starts a script before it has received the reply to its claim.
 //!
-//! One task (`work`) claims and renews, so claims and renewals never overlap. If the table assigns an unknown job to
-//! this worker, the reply to the claim was lost and the job never started.
+//! Claims and renewals never overlap, because one task (`work`) does both. So if the table assigns a job to this worker
+//! that the worker does not know, the reply to the claim was lost, and the job never started.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -126,7 +126,7 @@ impl Worker {
     }
 
     /// Ends the jobs of this worker and stores them as lost in the database. Returns when the processes of the jobs are
-    /// dead and the jobs are stored. Does not wait longer than a timeout for the database.
+    /// dead and the jobs are stored. Waits for the database only for a limited time.
     pub(super) async fn shut_down(&self) {
         self.draining.cancel();
         self.stop.cancel();
@@ -136,7 +136,7 @@ impl Worker {
         self.tasks.wait().await;
     }
 
-    /// Claims jobs and renews the lease, until the server ends.
+    /// Claims jobs and renews leases, until the server ends.
     async fn work(self: &Arc<Self>) {
         let mut renewal = interval(self.limits.lease / 5);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -188,8 +188,8 @@ impl Worker {
         rows.iter().map(Claimed::of_row).collect::<Result<_, _>>().map_err(DatabaseError::Statement)
     }
 
-    /// Renews the lease, cancels jobs that this worker must not continue, and ends lost jobs of other workers. Removes
-    /// expired jobs if `expires` is `true`.
+    /// Renews the leases of this worker's jobs, cancels jobs that this worker must not continue, and ends lost jobs of
+    /// other workers. Removes expired jobs if `expires` is `true`.
     async fn renew_leases(&self, expires: bool) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         let held: Vec<Uuid> = self.held().keys().copied().collect();
@@ -201,8 +201,8 @@ impl Worker {
             own.insert(id, row.try_get::<_, bool>(1).map_err(DatabaseError::Statement)?);
         }
         for id in held {
-            // Cancel the job if its user has cancelled it, or if this worker no longer owns it. Its result would be
-            // discarded.
+            // Cancel the job if its user has cancelled it, or if this worker no longer owns it. In the second case, its
+            // result would be discarded.
             if own.get(&id).is_none_or(|is_cancelled| *is_cancelled) {
                 self.cancel(id);
             }
@@ -281,8 +281,8 @@ impl Worker {
             Err(error) => return self.without_outcome(&error, &cancel),
         };
         // The wait for a turn (the right to start a run) is short, because the claim has reserved a turn. Wait with the
-        // token `never`, which is never cancelled, because even a job that is cancelled now needs the turn. The job
-        // must still call `run` with the turn, so that `run` writes the end of the job to the audit log.
+        // token `never`, which is never cancelled. Even a cancelled job needs the turn for its call of `run`, which
+        // writes the end of the job to the audit log.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
         let request = RunRequest::new(self.limits.run, cancel.clone());

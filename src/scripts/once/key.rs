@@ -34,7 +34,7 @@ pub(in crate::scripts) struct Asked<'a> {
     pub(in crate::scripts) lacks_packages: bool,
 }
 
-/// The facts that identify a run. Its key is the SHA-256 of their JSON, because different facts never have the same
+/// The facts that identify a run. The SHA-256 of their JSON is the key of the run. Different facts never have the same
 /// JSON.
 #[derive(Serialize)]
 struct Facts<'a> {

@@ -1,4 +1,4 @@
-//! Identical runs are executed once, if the admin wants it (`QWED_MCP_ANSWER_ONCE`, `run --batch --once`).
+//! Executes identical runs only once, if the admin wants it (`QWED_MCP_ANSWER_ONCE`, `run --batch --once`).
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! receipts, for other processes.
 //!
 //! This module never decides whether a script is allowed, and never starts a run. A call that uses an earlier result is
-//! checked by the gateway, audited and attested like every other call.
+//! checked by the gateway, is audited, and gets a receipt, like every other call.
 
 mod answers;
 mod key;
@@ -88,7 +88,8 @@ pub(super) enum Part {
     Later(Later),
 }
 
-/// The run for which other calls may wait. If this value is dropped, one of these calls runs the script.
+/// The run for which other calls may wait. If this value is dropped before [`Once::conclude`], one of these calls runs
+/// the script.
 #[derive(Debug)]
 pub(super) struct First {
     leader: Leader,

@@ -12,9 +12,9 @@ const MODULES_VARIABLE: &str = "PYTHONPATH";
 /// The Python error that may depend on the machine's memory.
 const OUT_OF_MEMORY: &[u8] = b"MemoryError";
 
-/// Returns whether clocks and memory addresses are the same in each run, and whether the files that scripts can read
-/// change only if packages are installed. The analysis of a script does not suffice to reuse a result, because the
-/// analysis cannot know every function that reads a clock or an address.
+/// Returns `true` if clocks and memory addresses are the same in each run, and the files that scripts can read change
+/// only if packages are installed. The analysis of a script alone does not suffice, because it cannot know every
+/// function that reads a clock or an address.
 pub(super) fn is_fixed(surroundings: &Surroundings) -> bool {
     let Surroundings { tier, variables, determinism, .. } = surroundings;
     determinism.is_some_and(has_clock_and_addresses)

@@ -385,7 +385,7 @@ fn a_sample_that_differs_is_found() {
     }
 }
 
-/// Prepares a folder as the pages assume it. The folder contains the program, the examples and the documents.
+/// Prepares a folder with the program, the examples and the documents, as the pages assume.
 fn prepare(folder: &Path) {
     fs::create_dir(folder.join("bin")).unwrap();
     std::os::unix::fs::symlink(binary(), folder.join("bin/qwed-mcp")).unwrap();

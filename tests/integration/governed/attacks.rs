@@ -216,7 +216,7 @@ fn nothing_gets_out_at_tier_2_either() {
 
 /// The positive control: without a sandbox, every attack succeeds. A test passes if its attack succeeds.
 fn works_without_a_sandbox(workspace: &Path) {
-    // Processes that outlive the run would keep a pipe open.
+    // Writes to a file, because processes that outlive the run would keep a pipe open.
     let log = workspace.parent().unwrap().join("control.txt");
     let status = Command::new(python())
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "test_attacks.py"])

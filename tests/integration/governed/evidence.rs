@@ -106,7 +106,6 @@ fn what_was_changed_after_the_run_is_not_served() {
     let changed = "stdout.txt does not match the run: it was changed. It is not served";
     assert_refused(&reply, -32603, "ARTIFACT_CHANGED", changed);
     assert!(!reply.to_string().contains("passed"), "{reply}");
-    // The other files are unchanged, so they are still served.
     let reply = call_as(&mut server, &governed.viewer, tool, content_call("files/junit.xml"));
     assert!(text(&reply).contains("<testsuite"), "{reply}");
     let (found, code) = governed.verify_artifacts();
@@ -148,7 +147,7 @@ fn a_server_removes_old_runs_when_it_starts() {
     let old: Vec<String> = (40..43).map(|days| governed.old_run(&mut server, days)).collect();
     let new = governed.old_run(&mut server, 1);
     server.finish();
-    // The server was killed while it removed this folder.
+    // Simulates a server that was killed while it removed this folder.
     let broken_off = governed.data.join(format!("artifacts/.removing-{}", old[0]));
     fs::rename(governed.artifact(&old[0], ""), &broken_off).unwrap();
     governed.write_policy("[artifacts]\nretention_days = 30\n");

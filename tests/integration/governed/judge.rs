@@ -461,7 +461,7 @@ fn a_level_without_the_admins_tests_is_a_mistake_of_the_policy() {
         assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: line ");
         assert!(reply["error"]["message"].as_str().unwrap().ends_with(why), "{reply}");
     }
-    // The code under test could change tests in the workspace.
+    // Tests in the workspace are refused, because the code under test could change them.
     let inside = governed.workspace.join("tests");
     fs::create_dir(&inside).unwrap();
     let list = quoted(&governed.beside("list.json"));

@@ -56,7 +56,7 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    /// Creates a workspace that is a copy of this project in `tests/projects`.
+    /// Creates a workspace with a copy of `tests/projects/<project>`.
     pub(crate) fn new(project: &str) -> Self {
         Self::sharing(project, None)
     }

@@ -136,7 +136,7 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
         assert!(counted(&reply).starts_with(expected), "{arguments}: {reply}");
         assert_eq!(reply["result"]["isError"], false, "{reply}");
     }
-    // The project's configuration deselects tests, or a hook removes them without reporting it.
+    // Tests that the project's configuration deselects, or that a hook silently removes, count as deselected.
     let hook = "\ndef pytest_collection_modifyitems(items):\n    del items[1:]\n";
     for (file, content) in
         [("pytest.ini", "[pytest]\naddopts = -k overdrawn\n"), ("tests/conftest.py", hook)]
@@ -153,7 +153,7 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
             None => fs::remove_file(&file).unwrap(),
         }
     }
-    // The process exits with 0, although it has run no test.
+    // A process that exits with 0 before it has run a test is an error.
     let marker = governed.workspace.join("tests/test_ends.py");
     fs::write(&marker, "import os\nos._exit(0)").unwrap();
     let reply = run_pytest(&mut server, &governed.user, "tests/test_ends.py");
@@ -249,7 +249,6 @@ fn progress_is_told_and_a_cancelled_run_ends() {
     assert_eq!(progress["params"]["progressToken"], "p");
     server.cancel(id);
     server.assert_alive();
-    // The audit log has the end of the run, and no process is left.
     let is_ended = || {
         let rows = governed.audit_rows();
         rows.iter().any(|row| row["event"] == "TOOL_FINISHED" && row["outcome"] == "CANCELLED")

@@ -25,7 +25,7 @@ tests! {
 }
 
 const TEST: &str = "tests/test_ledger.py::test_overdrawn";
-/// The password in the URL. The tests' database does not require one.
+/// The password in the URL. The tests' database requires no password.
 const PASSWORD: &str = "hunter2hunter2";
 
 /// Creates two servers with separate data folders. Both servers use the tokens of the first server.
@@ -121,7 +121,7 @@ fn a_quota_is_counted_over_all_servers() {
     }
 }
 
-/// Builds a preloaded library that changes the clock of a program by `SKEW_SECONDS`.
+/// Builds a library for `LD_PRELOAD` that adds `SKEW_SECONDS` to a program's clock.
 fn clock_mover(governed: &Governed) -> String {
     let (source, library) = (governed.beside("clock.c"), governed.beside("clock.so"));
     let code = "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\

@@ -73,7 +73,6 @@ fn a_policy_that_others_can_change_allows_nothing() {
 
     set_mode(&policy, 0o666);
     assert_blocked(&run_pytest(&mut server, &governed.user, TEST), why);
-    // The message names the file and the remedy.
     let output = governed.command(&["policy", "check", governed.policy.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -104,7 +103,7 @@ fn a_policy_of_the_workspace_allows_nothing() {
         );
         server.finish();
     }
-    // The control.
+    // The control: the server accepts the policy outside of the workspace.
     governed.policy = outside;
     let mut server = governed.connect();
     assert_works(&mut server, &governed);
@@ -135,7 +134,6 @@ fn a_data_folder_that_others_can_change_is_not_used() {
             let (code, log) = start();
             let expected = format!("{} has mode {:04o}", path.display(), before | wrong);
             assert!(code == Some(1) && log.contains(&expected), "{code:?}: {log}");
-            // With this mode, `token create` fails too.
             let made = governed.command(&["token", "create", "--user", "x", "--role", "admin"]);
             assert!(made.status.code() == Some(2) && made.stdout.is_empty(), "{made:?}");
             set_mode(path, before);

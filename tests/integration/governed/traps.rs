@@ -386,7 +386,7 @@ fn nothing_is_started_where_nothing_would_hold_it() {
     let trap = format!("open({}, 'a').write('it')\n", quoted(&marker));
     fs::write(source.join("sitecustomize.py"), trap).unwrap();
     let interpreter = public_python().unwrap();
-    // The control.
+    // The control: without protection, the interpreter runs the trap.
     let mut control = Command::new(&interpreter);
     control.args(["-c", "pass"]).env("PYTHONPATH", &source);
     assert!(control.status().unwrap().success());

@@ -340,8 +340,8 @@ fn a_run_has_a_verdict() {
     server.finish();
 }
 
-/// Ordinary tests replace functions of the standard library. Their outcome is reported while the replacements are
-/// active.
+/// Ordinary tests may replace functions of the standard library. Reports are written while the replacements are active,
+/// and must not use them.
 fn what_tests_replace_is_not_what_reports_are_written_with() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();

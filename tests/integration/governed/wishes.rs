@@ -54,13 +54,14 @@ fn scripts_take_a_token_where_the_policy_says_so() {
         assert_eq!(run(&governed.user), ran, "{policy}");
         assert_eq!(run(&governed.admin), ran, "{policy}");
     }
-    // The log contains the refused calls. While the policy cannot be read, the server does not know whether scripts
-    // need a token, so the server refuses all scripts.
+    // The log contains the refused calls.
     let rows = governed.audit_rows();
     let outcomes: Vec<_> = rows.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
     let count = |outcome: &str| outcomes.iter().filter(|it| **it == outcome).count();
     assert_eq!((count("AUTH_REQUIRED"), count("PERMISSION_DENIED")), (1, 1), "{outcomes:?}");
     assert_eq!(count("STARTED"), 7, "{outcomes:?}");
+    // This policy has an unknown key, so it is broken. The server then refuses all scripts, because they might need a
+    // token.
     governed.write_policy("[tools]\nscripts_need_tokens = true\n");
     assert!(run(&governed.user).0);
     governed.verify_audit();

@@ -155,7 +155,7 @@ pub(crate) fn can_fix_addresses() -> bool {
     command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
 }
 
-/// Returns the reason why the real binary cannot run scripts of this interpreter at this tier.
+/// Returns the reason why the real binary cannot run scripts with this interpreter at this tier, or `None`.
 fn tier(tier: &str, python: &Path, user: Option<u32>) -> Option<String> {
     let mut builder = ServerBuilder::of_interpreter(python);
     if tier == "T2" {

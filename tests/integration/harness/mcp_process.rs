@@ -1,4 +1,4 @@
-//! Drives the real binary with typed calls.
+//! Starts the real binary and exchanges MCP messages with it.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -52,8 +52,7 @@ impl ServerBuilder {
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
-            // If no warm interpreter is ready in time, a run is cold. Most tests switch warm interpreters off, so that
-            // all of their runs are cold.
+            // Makes every run cold. With warm interpreters, timing would decide whether a run is warm or cold.
             .variable("QWED_MCP_WARM", "off")
             // On a busy machine, some scripts need more than 30 s.
             .variable(SYNC_TIMEOUT, "200000")
@@ -120,7 +119,7 @@ impl ServerBuilder {
         command.spawn().unwrap()
     }
 
-    /// Returns settings for a server without the sandbox, and for a server at tier 2. Both use an interpreter that
+    /// Returns the settings of two servers: one without the sandbox, and one at tier 2. Both use an interpreter that
     /// every user can start.
     pub(crate) fn below_tier_3(self) -> [Self; 2] {
         let python = public_python().expect("the test needs PublicPython");
@@ -154,7 +153,7 @@ impl ServerBuilder {
         let path = self.variables.iter().find(|(name, _)| name == "PATH");
         let marked = path.map(|(_, path)| format!("{path}:{folder}"));
         let builder = self.variable("TMPDIR", folder);
-        // This variable marks the processes of the server for `alive_with_marker`.
+        // `alive_with_marker` finds the server's script processes by this `PATH`, which contains the server's `TMPDIR`.
         let builder = match marked {
             Some(path) => builder.variable("PATH", &path),
             None => builder,
@@ -214,7 +213,7 @@ impl CallResult {
         }
     }
 
-    /// Returns the first text of a result. Only a note about the script's checks may follow this text.
+    /// Returns the first text of a result. Asserts that at most a note about the script's checks follows this text.
     pub(crate) fn text(&self) -> &str {
         let is_note =
             |text: &String| text.starts_with("Nothing was verified: ") || text.starts_with("line ");

@@ -107,14 +107,14 @@ fn copy_to_public_folder(path: &Path) -> TempDir {
     std::fs::set_permissions(folder.path(), public).unwrap();
     let copy = |arguments: &[&str]| {
         let mut command = std::process::Command::new("cp");
-        // Copies symlinks as symlinks, because those in a virtual environment lead to the interpreter's folder.
+        // Copies symlinks as symlinks. In a virtual environment, they must still lead to the interpreter's folder.
         command
             .args(["--recursive", "--no-dereference"])
             .args(arguments)
             .args([path, folder.path()]);
         command.stderr(std::process::Stdio::null()).status().unwrap().success()
     };
-    // Hard links need no disk space, but another file system needs a real copy.
+    // Hard links need no disk space, but cannot cross file systems. Another file system needs a real copy.
     let is_copied = copy(&["--link"]) || copy(&["--force", "--preserve=mode,links"]);
     assert!(is_copied, "{} cannot be copied to {}", path.display(), folder.path().display());
     folder

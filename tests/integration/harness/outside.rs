@@ -45,8 +45,8 @@ impl Outside {
         }
         let mut victim = Command::new("sleep");
         victim.arg("7200").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Uses a new process group, because an attack signals the group of this process. In group 1, killpg(2) would
-        // signal all processes.
+        // Uses a new process group, because an attack signals the group of this process. If the group were 1, killpg(2)
+        // would signal all processes.
         victim.process_group(0);
         if let Some(user) = user {
             victim.uid(user).gid(user);

@@ -3,8 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The number of tries for an action that often fails on a busy machine. If several processes per processor are
-/// running, the number of tries is multiplied by their number.
+/// The number of tries for an action that often fails on a busy machine. It is multiplied by [`busyness`].
 const TRIES: u32 = 12;
 
 /// Returns the maximum time that a test waits for an event. This time grows with the current load.

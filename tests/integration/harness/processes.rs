@@ -30,8 +30,8 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Returns the PIDs of all processes that run scripts of one server, even if their parent process has ended. Their
-/// environment has the server's `PATH`, which contains the server's `TMPDIR`.
+/// Returns the PIDs of all processes that run scripts of one server, even if their parent process has ended. Finds them
+/// by the `PATH` in their environment, which contains the server's `TMPDIR`.
 pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     let marker = scratch.to_str().unwrap();
     let of_scratch = |pid: &u32| {

@@ -178,8 +178,8 @@ fn steps(base: &Path) -> Result<(&'static str, [Command; 2]), String> {
     Ok(("pip", [make, install]))
 }
 
-/// Returns the real path of the first interpreter on `PATH` that is new enough, or else of `python3`. The program on
-/// `PATH` may be a shim.
+/// Returns the first interpreter on `PATH` that is new enough, or else `python3`. The path comes from the interpreter
+/// itself, because the program on `PATH` may be a shim.
 fn base_interpreter() -> Option<PathBuf> {
     static BASE: OnceLock<Option<PathBuf>> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -212,8 +212,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     let outputs = (writer.try_clone().unwrap(), writer);
     let child = command.stdin(Stdio::null()).stdout(outputs.0).stderr(outputs.1).spawn();
     let mut child = child.map_err(|error| format!("{shown}: {error}"))?;
-    // `command` still owns the write ends of the pipe. Close them, because otherwise the reader never reaches the end
-    // of the output.
+    // `command` still owns the write ends of the pipe. Until they are closed, the reader does not reach the end of the
+    // output.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut last = String::new();
     for line in BufReader::new(reader).lines().map_while(Result::ok) {

@@ -171,7 +171,7 @@ impl Test {
     }
 }
 
-/// Lists the tests of a module: the function `tests` for `main`.
+/// Defines the function `tests`, with which a module lists its tests for `main`.
 ///
 /// ```ignore
 /// tests! {

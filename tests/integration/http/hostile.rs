@@ -165,7 +165,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 fn many_connections_are_bounded() {
     let server = HttpServer::start(closed(), &[]);
     let mut connections = Vec::new();
-    // This is more than the default limit on open files.
+    // This is more than the maximum number of connections.
     for _ in 0..700 {
         connections.push(TcpStream::connect(server.address).unwrap());
     }
@@ -229,8 +229,8 @@ fn a_client_that_does_not_read_delays_no_other_client() {
 fn requests_in_flight_are_bounded_and_others_get_retry_after() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let (head, body) = stateless("tools/call", script("while True: pass"));
-    // Begins as many requests as the server handles at once. While the server handled a `tools/list`, it may have
-    // refused one of these requests. So if the server still accepts `tools/list`, begins one more request.
+    // Begins as many requests as the server handles at once. The server may refuse some of them while it handles
+    // `tools/list`, so begins one more after each `tools/list` that the server accepts.
     let begun = || {
         let mut connection = server.connect();
         connection.begin(&head, &body);

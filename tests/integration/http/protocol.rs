@@ -232,8 +232,8 @@ fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
     let server = HttpServer::start(builder, &["--sessionless"]);
     let (head, body) = stateless("tools/call", script(FOR_EVER));
     let running = call_for_ever(&server, &head, &body);
-    // A client of the older era cannot cancel this call. The client may have given up although its connection is open.
-    // So the call has a deadline.
+    // Without a session, a client of the older era cannot cancel this call, and may give up without closing its
+    // connection. So the call has a deadline.
     let reply = server.post("", &request(1, "tools/call", &script("print(1)")));
     assert!(reply.body.is_empty() || reply.json()["result"]["isError"] == true, "{reply:?}");
     // A client of the stateless era can cancel its call by closing the connection, so its call has no deadline.

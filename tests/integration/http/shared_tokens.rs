@@ -126,7 +126,7 @@ fn a_result_that_was_changed_in_the_database_is_not_returned() {
     for job in &jobs {
         until_success(&server, &governed.user, job);
     }
-    // Without a policy, the audit log has no hash of a job's result, so this server does not detect the changes.
+    // The control: without a policy, a server does not compare results with the audit log, so it detects no change.
     let believing = without_policy(&governed, &url);
     for ((change, token), job) in changes.into_iter().zip(&jobs) {
         let sql = format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{job}' RETURNING id");

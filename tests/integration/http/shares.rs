@@ -176,7 +176,7 @@ fn one_user_has_a_share_of_places() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
-    // The number of these calls is a little above the share, because `list` below may displace the last calls.
+    // Begins a few more calls than the share, because the server may refuse some while it handles `list` below.
     let waiting: Vec<_> = (0..72).map(|_| endless()).collect();
     soon("the share is taken", || list(&server, ann) == 429);
     assert_eq!(list(&server, bob), 200);

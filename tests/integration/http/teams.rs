@@ -200,8 +200,8 @@ fn the_caller_is_in_the_audit_log() {
     assert_eq!((used(1), used(2), used(3)), (false, true, true), "{listed}");
 }
 
-/// Checks scripts that were sent with a token and have not begun when the token is revoked. They are in a line of an
-/// open batch, in a call that waits for its turn, and in a background job that waits.
+/// A script must not run if its token is revoked before the script begins. Covers a line of an open batch, a call that
+/// waits for its turn, and a background job that waits.
 fn a_revoked_token_runs_nothing_more() {
     let tokens = Tokens::new(&[("ann", "user"), ("ann", "user")]);
     let server = tokens.server(&[]);
@@ -299,8 +299,7 @@ fn the_limits_of_one_user_are_enforced() {
     soon("the share is taken", || {
         let is_taken = list(ann).status == 429;
         if !is_taken {
-            // While the server handled the `tools/list` above, it may have refused the last script. So send one more
-            // script.
+            // The server may have refused the last script while it handled `tools/list` above. So send one more script.
             waiting.borrow_mut().push(begin());
         }
         is_taken

@@ -1,4 +1,4 @@
-//! Lists the mutants of Rust source files: small changes of a check, each as text to insert before and after
+//! Lists the mutants of Rust source files: small changes of a check. Each is a pair of texts to insert before and after
 //! a piece of the file, so that one binary contains all mutants.
 //!
 //! Prints one JSON object on each line: `file`, `line`, `function`, `change`, `start` and `end` (bytes of the
@@ -35,7 +35,7 @@ const ASKS: &[&str] = &[
     "is_symlink",
     "starts_with",
 ];
-/// Pairs of methods with the same type.
+/// Methods, each with a replacement of the same type.
 const SWAPS: &[(&str, &str)] = &[
     ("all", "any"),
     ("any", "all"),
@@ -79,7 +79,7 @@ impl Finder<'_> {
         println!("{mutant}");
     }
 
-    /// Replaces an expression by another one of the same type.
+    /// Adds a mutant with another expression of the same type.
     fn replace(&self, span: Span, change: &str, other: &str) {
         let before = format!("(if M() {{ {other} }} else {{ ");
         self.add(span, span.byte_range(), change, &before, " })");
@@ -97,7 +97,7 @@ impl Finder<'_> {
         self.add(span, span.byte_range(), change, "(!M() && (", "))");
     }
 
-    /// Makes a condition always or never hold. In a chain with `let`, changes only the other parts.
+    /// Adds mutants in which a condition always or never holds. In a chain with `let`, changes only the other parts.
     fn condition(&self, condition: &Expr) {
         match condition {
             Expr::Let(_) => {}
@@ -123,7 +123,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Replaces the body of a function by a value.
+    /// Adds mutants that replace the body of a function by a value.
     fn function(&self, signature: &Signature, body: &syn::Block) {
         let value = match &signature.output {
             ReturnType::Default => vec![""],
@@ -200,7 +200,7 @@ impl Finder<'_> {
         let is_rest = last.guard.is_none()
             && match &last.pat {
                 Pat::Wild(_) => true,
-                // A parser cannot distinguish `None` from a variable.
+                // Syntax does not distinguish `None` from a variable, but a variable begins in lower case.
                 Pat::Ident(name) => name.ident.to_string().starts_with(char::is_lowercase),
                 _ => false,
             };

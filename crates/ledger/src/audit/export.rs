@@ -9,8 +9,8 @@ use thiserror::Error;
 use super::rows::AuditRow;
 use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
-/// The maximum length of a line of an export, in bytes. A row has at most 16 KiB of details, but JSON may escape each
-/// byte of the details.
+/// The maximum length of a line of an export, in bytes. A row has at most 16 KiB of details, which escapes in JSON can
+/// make several times as long.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The result of verifying an export.
@@ -20,8 +20,9 @@ pub struct ExportVerification {
     /// The chain of the rows that do not name a replica. An embedded store has only this chain.
     #[serde(flatten)]
     pub chain: ExportedChain,
-    /// An admin can pass heads (hashes of last rows) that were stored earlier. This is the position of the latest of
-    /// these heads, or [`KnownHead::Missing`] if at least one head was not found. `None` if no heads were passed.
+    /// The admin may pass heads, the hashes of the chain's last rows at earlier times. This is the position of the
+    /// latest of these heads, or [`KnownHead::Missing`] if at least one was not found. `None` if no heads were
+    /// passed.
     pub known_head: Option<KnownHead>,
     /// The chain of each replica, by the replica's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -62,8 +63,8 @@ pub enum ExportError {
     NotARow(u64),
 }
 
-/// Verifies an export, and calls `each` with every row. In an intact export, the rows of each chain are consecutive,
-/// and each of `heads` is the hash of a row or the value of `previous` in the first row of a chain.
+/// Verifies an export, and calls `each` with every row. In an intact export, the rows of each chain are consecutive.
+/// Each of `heads` is the hash of a row, or the `previous` of a chain's first row.
 pub fn verify_export(
     mut lines: impl BufRead,
     heads: &[AuditHash],

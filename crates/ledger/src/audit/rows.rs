@@ -15,8 +15,8 @@ use crate::user_name::UserName;
 /// The maximum number of rows that a query returns. It bounds the memory for the rows.
 pub const AUDIT_ROWS_MAX: u16 = 10_000;
 
-/// A row with the exact texts that the audit log contains. No field is parsed, because an attacker may have changed the
-/// row.
+/// A row with the exact texts that the audit log contains. No field is parsed, because verification must hash even
+/// texts that an attacker has made invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditRow {

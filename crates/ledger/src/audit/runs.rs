@@ -8,7 +8,7 @@ use super::AuditEvent;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoggedRun {
     /// The number of the row about the run's end, or about its start if the run has not ended. Sort runs by this number
-    /// instead of the time, because the clock may have been set back.
+    /// and not by time, because the clock may have been set back.
     pub seq: Option<i64>,
     pub has_ended: bool,
     pub is_removed: bool,
@@ -28,7 +28,7 @@ pub struct RecordedRun {
     pub elsewhere: Option<String>,
 }
 
-/// The evidence of a run, according to the audit log.
+/// The evidence of a run (the report of its tests), according to the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecordedEvidence {
     /// The log has no such run.

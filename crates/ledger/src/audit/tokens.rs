@@ -16,7 +16,7 @@ const TOOL: &str = "qwed-mcp token";
 /// The run id in rows about tokens, which belong to no run.
 pub(crate) const NO_RUN: Uuid = Uuid::nil();
 
-/// The data about a token in the audit log or in the table of tokens. The data does not contain the secret.
+/// A token, as the audit log or the table of tokens contains it, without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedToken {
     /// The number of the token, as a text. A row about a call with this token contains the same text in its details.

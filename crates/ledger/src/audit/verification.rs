@@ -24,20 +24,22 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last intact row. If replicas share the log, this field contains a hash over the heads of all
-    /// chains instead. An admin can store the hash elsewhere, to detect a replaced log later.
+    /// The hash of the last intact row. An admin can store it elsewhere, to detect a replaced log later. If replicas
+    /// share the log, this is a hash over the heads of all chains. A later verification recognizes only the head of
+    /// each chain.
     pub head: String,
     /// The first row that is not intact.
     pub broken: Option<BrokenRow>,
-    /// An admin can pass heads (hashes of last rows) that were stored earlier. This is the position of the latest of
-    /// these heads, or [`KnownHead::Missing`] if at least one head was not found. `None` if no heads were passed.
+    /// The admin may pass heads, the hashes of the chain's last rows at earlier times. This is the position of the
+    /// latest of these heads, or [`KnownHead::Missing`] if at least one was not found. `None` if no heads were
+    /// passed.
     pub known_head: Option<KnownHead>,
     /// The result for each replica's chain. Empty for an embedded store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<ChainVerification>,
     pub unfinished: UnfinishedRuns,
-    /// The comparison of the tokens with the log. `None` if the chain is broken or the file is damaged, because the
-    /// rows then prove nothing.
+    /// The comparison of the tokens with the log. `None` if the chain is broken or the file is damaged, because the log
+    /// is then not reliable.
     pub tokens: Option<TokenComparison>,
     #[serde(flatten)]
     pub database: DatabaseFlaws,
@@ -166,7 +168,7 @@ pub enum KnownHead {
     Missing,
 }
 
-/// Runs that waited or started, but have no row about their end. They are still running, or their server was killed.
+/// Runs that waited or started, but have no row about their end. They still wait or run, or their server was killed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UnfinishedRuns {
     pub count: u64,
@@ -233,7 +235,7 @@ impl KnownHeads {
         }
     }
 
-    /// Adds the row numbers of the known heads that were found in another chain.
+    /// Adds the row numbers of known heads from the search of another chain.
     fn add(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
@@ -265,7 +267,7 @@ pub(crate) struct Walk {
     hash: String,
     pub(crate) broken: Option<BrokenRow>,
     known: KnownHeads,
-    /// The time of the last row; `None` if the row's text is not a valid time.
+    /// The time of the last row. `None` if its text is not a valid time.
     time: Option<DateTime<Utc>>,
     clock: ClockSteps,
     tokens: RecordedTokens,
@@ -354,7 +356,7 @@ impl Walk {
 }
 
 impl UnfinishedRuns {
-    /// Counts an unfinished run. Lists the run's id, unless [`RUNS_NAMED_MAX`] ids are already listed.
+    /// Counts an unfinished run. Also lists its id, until [`RUNS_NAMED_MAX`] ids are listed.
     pub(crate) fn add(&mut self, run_id: String) {
         self.count += 1;
         if self.runs.len() < RUNS_NAMED_MAX {

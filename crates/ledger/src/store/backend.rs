@@ -1,7 +1,7 @@
 //! The interface of a store.
 //!
-//! A method that returns [`Pending`] does not block; all others do. A write is durable when its result arrives. If a
-//! row cannot be written, the caller must not perform the action that the row records.
+//! A method that returns [`Pending`] does not block. All other methods do. A write is durable when its result arrives.
+//! If a row cannot be written, the caller must not perform the action that the row records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::user_name::UserName;
 
 /// A store of tokens, of the audit log, and of the runs in the audit log.
 pub trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
-    /// Limits running and later operations to two seconds, because the server is stopping.
+    /// Limits running and later operations to two seconds. The server calls this when it stops.
     fn hurry(&self) {}
 
     /// Returns the current time of the clock that rows, quotas and expiry use.
@@ -106,8 +106,8 @@ pub trait AuditLog {
 
 /// The runs in the audit log.
 pub trait RunLog {
-    /// Returns the data about a run in the audit log. Uses an index, so the time does not depend on the size of the
-    /// log.
+    /// Returns the data that the audit log contains about a run. Uses an index, so the time does not depend on the size
+    /// of the log.
     fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
 
     /// Returns the outcome of a call of `run_pytest`, from the last row about this call. `run_id` identifies the call.

@@ -40,7 +40,7 @@ use writer::{Job, OwnChain, write_all};
 /// A query, together with the sender for its result.
 type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
 
-/// The maximum number of waiting queries, and of waiting jobs. It is larger than the number of calls that can be in
+/// The maximum length of each queue: queries, and jobs of the writer. It exceeds the number of calls that can be in
 /// flight.
 const WAITING_MAX: usize = 1024;
 
@@ -131,8 +131,8 @@ async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) ->
     }
 }
 
-/// The clock of the database, which all replicas share. The clock shows the last time that the database returned, plus
-/// the duration since then.
+/// An estimate of the database's clock, which all replicas use: the last time that the database returned, plus the
+/// duration since then.
 #[derive(Debug)]
 struct Clock {
     shown: Mutex<(DateTime<Utc>, Instant)>,
@@ -157,7 +157,7 @@ pub(super) fn open(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
     PostgresStore::connect(url, instance(folder)?).map(Store::from)
 }
 
-/// Connects for reading. Writes nothing, neither to the database nor to the data folder.
+/// Connects for reading. Does not write to the data folder, but migrates an old schema of the database.
 pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
     PostgresStore::connect(url, known_instance(folder)?.unwrap_or_default()).map(Store::from)
 }
@@ -215,7 +215,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send,
     {
-        // Do not use a Tokio channel, because its blocking receive panics if the caller is a task of a Tokio runtime.
+        // Do not use a Tokio channel, because its blocking receive panics in a task of a Tokio runtime.
         let (reply, answer) = mpsc::channel();
         let question: Question = Box::new(move |database| {
             Box::pin(async move {

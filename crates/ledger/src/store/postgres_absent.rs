@@ -1,4 +1,4 @@
-//! Replaces the store in PostgreSQL in a program that is built without the feature `postgres`.
+//! Replaces the store in PostgreSQL in a build without the feature `postgres`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::secret::Secret;
 
 use super::{Store, StoreError};
 
-/// Always fails, because this program cannot use PostgreSQL.
+/// Always fails, because this build cannot use PostgreSQL.
 pub(super) fn open(url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
     match DatabaseUrl::parse(url) {
         Ok(url) => match url {},
@@ -16,7 +16,7 @@ pub(super) fn open(url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
     }
 }
 
-/// Always fails, because this program cannot use PostgreSQL.
+/// Always fails, because this build cannot use PostgreSQL.
 pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
     open(url, folder)
 }

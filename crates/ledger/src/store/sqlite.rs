@@ -1,7 +1,7 @@
 //! The embedded store: a SQLite file that several processes can share.
 //!
-//! Only the file's owner can read the file. The file is created atomically. This module never changes a damaged file or
-//! the database of another application. It does not open such a file either, so no governed tool runs.
+//! Only the file's owner can read the file. The file is created atomically. This module neither opens nor changes a
+//! damaged file or the database of another application. Governed tools then do not run, because they need the store.
 
 mod audit;
 mod chain;
@@ -44,9 +44,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// The maximum number of attempts to check a file. An attempt can fail because SQLite removes and recreates the file.
 const PROTECTION_TRIES_MAX: u32 = 100;
 
-/// A handle to the tokens and the audit log. Clones share one store.
+/// A handle to the store. Clones share one store.
 ///
-/// All methods except [`SqliteStore::submit`] block on the disk.
+/// All methods except [`SqliteStore::submit`] wait for the disk.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteStore {
     shared: Arc<Shared>,
@@ -209,8 +209,8 @@ fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
 fn create(folder: &Path) -> Result<(), StoreError> {
     let create_file =
         |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
-    // The file has mode 0600, which SQLite copies to its other files. Close the file before SQLite opens it, because
-    // closing a file drops all locks that this process holds on it.
+    // The file has mode 0600, which SQLite copies to its other files. Close the file before SQLite opens it. Closing it
+    // later would drop the locks that SQLite holds on it in this process.
     let draft = tempfile::Builder::new()
         .prefix(".governance-")
         .tempfile_in(folder)

@@ -25,7 +25,7 @@ use crate::user_name::UserName;
 #[derive(Debug)]
 pub(super) struct Timed {
     store: Box<dyn Backend>,
-    /// Whether the last append succeeded; `false` before the first append.
+    /// Whether the last append succeeded. `false` before the first append.
     has_appended: Arc<AtomicBool>,
 }
 
@@ -34,7 +34,7 @@ impl Timed {
         Self { store: Box::new(store), has_appended: Arc::default() }
     }
 
-    /// Fails if the store cannot append rows. Tests this with a trial append, unless the last append succeeded.
+    /// Fails if the store cannot append rows. If the last append succeeded, assumes that it can.
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;

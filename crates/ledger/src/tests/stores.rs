@@ -28,8 +28,7 @@ impl Shared {
         Self { folders: folders(), url: Some(server.database().into()) }
     }
 
-    /// Returns a store of each kind. Without PostgreSQL, returns only the embedded store, except in CI, where
-    /// PostgreSQL's programs must exist.
+    /// Returns a store of each kind. Leaves out PostgreSQL if it is not installed. In CI, it must be installed.
     fn all() -> Vec<Self> {
         let has_postgres = scratch::programs().is_some() || std::env::var_os("CI").is_some();
         let postgres = has_postgres.then(|| Self::in_postgres(scratch::shared()));

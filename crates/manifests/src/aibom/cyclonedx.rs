@@ -40,8 +40,8 @@ impl AiBom {
             .with_version(Some(env!("CARGO_PKG_VERSION").to_owned()));
         let mut tool = as_component(&server);
         if let Some(fields) = tool.as_object_mut() {
-            // Remove the server's reference here, because references must be unique within a document, and the list
-            // of components may also contain the server.
+            // Remove the server's `bom-ref`, because it must be unique within a document, and the components may also
+            // contain the server.
             fields.remove("bom-ref");
         }
         let property = |name: &str, value: &str| json!({ "name": name, "value": value });

@@ -80,7 +80,7 @@ pub struct Component {
 pub enum ComponentType {
     /// A language model.
     Generator,
-    /// A verification engine.
+    /// A verification engine: a package of QWED, or a library such as `sympy`.
     QwedDeterministic,
     /// An MCP tool.
     ActionExecution,

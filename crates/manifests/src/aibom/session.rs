@@ -18,8 +18,8 @@ const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
 /// The prefix in the names of QWED's packages.
 const ENGINE_PREFIX: &str = "qwed_";
 
-/// The maximum number of recorded names of each kind. Without this limit, a script or a client could fill the memory
-/// with names.
+/// The maximum number of recorded names of each kind. The limit keeps scripts and clients from filling the memory with
+/// names.
 const NAMES_MAX: usize = 1000;
 /// The maximum length of a name, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 200;
@@ -46,7 +46,7 @@ struct Used {
     has_run: bool,
     /// The modules for which a look-up of their packages was requested.
     asked: BTreeSet<String>,
-    /// The number of look-ups that [`Session::record_script`] requested and that have no result yet.
+    /// The number of requested look-ups without a result yet.
     unanswered: usize,
     python: Option<String>,
     /// The installed packages that were looked up. Each key is the name of a module that the package contains.
@@ -77,8 +77,7 @@ pub enum UnusableFile {
     /// The folder that should contain the file does not exist.
     #[error("its folder does not exist")]
     NoFolder,
-    /// The path leads to a device, a pipe or a socket. A bill must not replace these, because other programs may use
-    /// them.
+    /// The path leads to a device, a pipe or a socket, which other programs may use.
     #[error("it is not a regular file")]
     NotAFile,
     /// The path is a symlink, and its target does not exist.
@@ -147,8 +146,8 @@ impl Session {
     }
 
     /// Records that a script has run. `engines` contains the engines that the script imports, as the function
-    /// [`engines`] returns them. Returns the modules for which the caller must look up the packages, or `None` if no
-    /// look-up is needed.
+    /// [`engines`] returns them. Returns the modules whose packages the caller must look up, or `None` if no look-up is
+    /// needed. The first list may be empty, because the first look-up also finds the interpreter's version.
     pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();
@@ -245,9 +244,8 @@ impl Session {
     }
 }
 
-/// Returns the names of the imported verification engines for the bill of materials. The name of an engine in a package
-/// of QWED is the full imported name, such as `qwed_legal.FairnessGuard`. The name of another engine is the name of the
-/// module, such as `sympy`.
+/// Returns the names of the imported verification engines for the bill of materials: the full imported name for a
+/// package of QWED, such as `qwed_legal.FairnessGuard`, and the module's name for other engines, such as `sympy`.
 pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports
         .filter_map(|import| match module_of(import) {

@@ -1,5 +1,5 @@
-//! Compares the file of a skill with the digest in the skill's manifest. It never opens a file outside of the
-//! manifest's folder, unless the caller names the file.
+//! Compares the file of a skill with the digest in the skill's manifest. It opens a file outside of the manifest's
+//! folder only if the caller names the file.
 
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};

@@ -19,8 +19,8 @@ const TRUSTED_DOMAINS: &[&str] =
 /// The minimum number of downloads. With fewer downloads, it is unlikely that people have reviewed the skill.
 const DOWNLOADS_MIN: i128 = 10;
 
-/// Download counts that are divisible by this number are suspicious. Real counts are rarely so round, but download bots
-/// often have a round target.
+/// Download counts that are divisible by this number are suspicious. Real counts are rarely so round, but the targets
+/// of download bots often are.
 const DOWNLOADS_ROUND: i128 = 1000;
 
 /// The text of a finding about characters that programs read but people do not see.
@@ -62,8 +62,7 @@ fn leads_elsewhere(text: &str) -> bool {
 }
 
 /// Returns whether a character is visible on its own. White space, the two joiners, the variation selectors and the
-/// empty Braille pattern are not visible. Hidden characters are not covered here, because they cause a different
-/// finding.
+/// empty Braille pattern are not visible. Does not look for hidden characters, because they cause a different finding.
 fn is_drawn(character: char) -> bool {
     let is_blank =
         matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
@@ -255,8 +254,8 @@ pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     findings
 }
 
-/// Returns a number as an integer, or `None` if it has a fraction. A number out of range becomes the nearest bound of
-/// the range, which is also far from any real count.
+/// Returns a number as an integer, or `None` if it has a fraction. A number out of range becomes the nearest bound,
+/// which is just as implausible as a count.
 fn whole_count(number: &Number) -> Option<i128> {
     if let Some(count) = number.as_i128() {
         return Some(count);

@@ -90,7 +90,7 @@ impl SkillProvenanceGuard {
     ///
     /// # Errors
     ///
-    /// If an entry does not name a host unambiguously, because such an entry would cover nothing.
+    /// If an entry does not name exactly one host, because such an entry would cover nothing.
     pub fn with_trusted_registries<S: AsRef<str>>(
         self,
         registries: impl IntoIterator<Item = S>,
@@ -107,9 +107,9 @@ impl SkillProvenanceGuard {
     ///
     /// # Errors
     ///
-    /// If an entry contains more than a host, is an internationalised host, or has no dot. No manifest with an
-    /// internationalised host passes the checks. An entry without a dot, such as `com`, would trust hosts of other
-    /// parties.
+    /// If an entry contains more than a host, is an internationalised host, or has no dot. An internationalised host
+    /// would be useless, because no manifest with such a host passes the checks. An entry without a dot, such as `com`,
+    /// would trust hosts of other parties.
     pub fn with_trusted_domains<S: AsRef<str>>(
         mut self,
         domains: impl IntoIterator<Item = S>,
@@ -136,8 +136,7 @@ impl SkillProvenanceGuard {
     /// Verifies the skill that `manifest` describes.
     ///
     /// This function cannot fail: an unreadable field is a finding. All checks run, even after a finding. The time is
-    /// linear in the size of the manifest. This function does not compare the digest with a file.
-    /// [`SkillProvenanceGuard::verify_file`] does.
+    /// linear in the size of the manifest. Only [`SkillProvenanceGuard::verify_file`] compares the digest with a file.
     pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
         self.verify(manifest, Vec::new(), Ok(None))
     }
@@ -149,9 +148,9 @@ impl SkillProvenanceGuard {
     }
 
     /// Verifies a skill by its manifest, which is the file at `path`. Also compares the digest in the manifest with the
-    /// skill's file. The path of the skill's file is `artifact`, or else the value of the manifest's field `artifact`.
-    /// A path in the manifest must be relative to the manifest's folder, and must not lead out of the folder. Without a
-    /// path, no file is compared.
+    /// skill's file. The path of that file is `artifact`. If it is `None`, the path is the manifest's field `artifact`,
+    /// which must be relative to the manifest's folder and not lead out of it. If the field is missing too, no file is
+    /// compared.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Parses hosts and compares them in their parsed form. It never searches unparsed text for a host.
 //!
-//! The `url` crate reads a host as a browser does. It maps full-width letters and dot-like characters to ASCII,
-//! decodes percent-encoding, and converts other non-ASCII characters to Punycode. So two spellings of a host become
-//! equal, and two different hosts stay different.
+//! The `url` crate reads a host as a browser does. It maps full-width letters and dot-like characters to ASCII, decodes
+//! percent-encoding, and converts other non-ASCII characters to Punycode. So different spellings of one host become
+//! equal, and different hosts stay different.
 
 use url::{Host, Url};
 
@@ -77,17 +77,16 @@ impl Registry {
         Some(Self { host: HostName::of(&url)?, port: url.port(), path })
     }
 
-    /// Returns whether this entry of an allowlist covers `registry`. A subdomain or another port is not covered,
-    /// because it may belong to another party. If the entry has a path, another path is not covered for the same
-    /// reason.
+    /// Returns whether this entry of an allowlist covers `registry`. An entry does not cover subdomains or other ports,
+    /// because they may belong to another party. For the same reason, an entry with a path does not cover other paths.
     pub(super) fn covers(&self, registry: &Self) -> bool {
         self.host == registry.host
             && self.port == registry.port
             && (self.path.is_empty() || self.path == registry.path)
     }
 
-    /// Returns the host of an entry that has neither a port nor a path. Returns `None` for other entries, because the
-    /// host alone would trust more than the entry states.
+    /// Returns the host. Returns `None` if the entry has a port or a path, because the host alone would trust more than
+    /// the entry states.
     pub(super) fn into_host(self) -> Option<HostName> {
         (self.port.is_none() && self.path.is_empty()).then_some(self.host)
     }

@@ -17,8 +17,8 @@ pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 /// The maximum number of duplicate members that are reported. One duplicate is enough to block a skill.
 const DUPLICATES_MAX: usize = 20;
 
-/// The reason why a file cannot be verified as a manifest. Its text continues a message that starts with "skill
-/// manifest: ", and never contains the path.
+/// The reason why a file cannot be verified as a manifest. Its text follows "skill manifest: " in a message, and never
+/// contains the path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManifestError {

@@ -99,11 +99,11 @@ pub(super) fn patterns_in(text: &str) -> impl Iterator<Item = &'static Dangerous
 }
 
 /// Translates the expression of a row so that it matches exactly like Python's `re`. In `re`, combining marks are not
-/// part of a word, and the four ASCII separators are white space. If case is ignored, the letters `İ` and `ı` match
-/// `i`.
+/// part of a word, and the four ASCII separators (U+001C to U+001F) are white space. If case is ignored, the letters
+/// `İ` and `ı` match `i`.
 fn translated(pattern: &DangerousPattern) -> String {
-    // Every `\b` in the table is next to a word character of the expression. So it is enough to check that the
-    // character on the other side of the `\b` is not part of a word.
+    // Every `\b` in the table is next to a word character of the expression. So the translation only has to check that
+    // the character on the other side is not part of a word.
     let no_word = r"(?-i:[^\p{L}\p{N}_\n])";
     let (mut start, mut end) = ("", "");
     let mut expression = pattern.expression;

@@ -13,8 +13,8 @@ const FIELDS_NOT_SCANNED: &[&str] =
 /// Returns a finding for each dangerous pattern in each text of the manifest. The findings are in the order of the
 /// field names.
 ///
-/// This function does not recurse, because a deeply nested manifest could overflow the stack. The depth is limited only
-/// for a manifest that this crate has parsed.
+/// This function does not recurse, because a deeply nested manifest could overflow the stack. Only the parser of this
+/// crate limits the depth.
 pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let scanned = members(manifest).filter(|(step, _)| !is_excluded(step));

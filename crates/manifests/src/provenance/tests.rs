@@ -705,7 +705,7 @@ fn no_manifest_takes_long_or_makes_long_findings() {
     let verification = guard.verify_skill(&with("deep", nested));
     assert_eq!(verification.findings.len(), 1);
 
-    // If the scan took quadratic time, each of these texts would take minutes.
+    // A scan in quadratic time would take minutes for each of these texts.
     for text in ["open(", "open(\n", "requests.get(", "eval ", "eval\n", "api_"] {
         let text = text.repeat(100_000);
         assert!(guard.verify_skill(&with("x", json!(text))).findings.len() <= 1);

@@ -1,5 +1,5 @@
-//! Creates sources of any size that take the safety analysis a lot of time, each for a different reason. The bench
-//! shows how the time grows with the size. A unit test checks how the number of steps grows.
+//! Creates sources of any size that are slow to analyse, each for a different reason. The bench shows how the time
+//! grows with the size. A unit test checks how the number of steps grows.
 
 /// One shape of source: a start, a middle that is repeated, and an end. In the middle, `#` stands for the number of the
 /// repetition, and `§` for the previous number.
@@ -142,12 +142,12 @@ const SHORT: &[Row] = &[
     ("namespace writes", "", "globals()['a#'] = a#\n", ""),
     ("namespace items in a loop", "for a in globals().values():\n", "    a\n", ""),
     ("nonlocals", "def f():\n a = 1\n", " def g():\n  nonlocal a\n  a = 2\n a\n", ""),
-    // Stars.
+    // Star imports.
     ("star imports", "", "from m# import *\nx#\n", ""),
     ("star imports, then uses", "", "from m# import *\nx\ny\nz\n", ""),
     ("star imports of judged packages", "", "from sympy.x# import *\nsimplify\n", ""),
     ("star imports of known modules", "", "from sympy import *\nfrom os.path import *\nopen\n", ""),
-    // Whole values.
+    // Values that the analysis takes apart, computes or judges.
     ("wide unpacking", "", "x#,", "=a"),
     ("wide assignment", "a, b = (", "[x,#],", ")"),
     ("items of one call", "a, b, c, d = f(1)\n", "a; b; c; d\n", ""),

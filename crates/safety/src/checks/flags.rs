@@ -361,8 +361,8 @@ pub(super) fn yields(body: &[Stmt], work: &Work) -> bool {
     any_expression(body, work, &|expr| matches!(expr, Expr::Yield(_) | Expr::YieldFrom(_)))
 }
 
-/// Returns whether a function body changes no variable outside of the function, and calls no impure function.
-/// `is_impure` returns whether the function with a given name is impure.
+/// Returns whether a function body seems to be pure: without `global`, `nonlocal`, `yield` and `await`, and without
+/// calls of impure functions except `print`. `is_impure` returns whether the function with a given name is impure.
 pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bool) -> bool {
     let has_effects =
         any_statement(body, &|stmt| matches!(stmt, Stmt::Global(_) | Stmt::Nonlocal(_)));

@@ -61,8 +61,8 @@ struct Reader<'a, 'w> {
     ends: &'w dyn Fn(&Stmt) -> bool,
     /// The name of the function that contains the current statement.
     function: Option<&'a str>,
-    /// The names that decide whether the current statement is executed: the names in the conditions of `if` and `while`,
-    /// in the iterables of `for`, and in the subjects of `match` around the statement.
+    /// The names that decide whether the current statement is executed: the names in the conditions of `if` and
+    /// `while`, in the iterables of `for`, and in the subjects of `match` around the statement.
     tests: Vec<Vec<&'a str>>,
     /// The names that occur in the conditions of checks. After all statements are read, these names and the names on
     /// which they depend are added to `Influence::reaching`.
@@ -144,7 +144,8 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
                 }
             }
             Stmt::FunctionDef(it) => {
-                // A function may change its arguments.
+                // An argument depends on the function (see `depends`). The function may change the argument through a
+                // parameter, so the function depends on its parameters.
                 let parameters = it.parameters.iter().map(|of| of.name().as_str());
                 self.influence.sources.entry(&it.name).or_default().extend(parameters);
                 let outer = self.function.replace(&it.name);

@@ -4,10 +4,10 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `imports` | resolves names to the modules and members that the script imports |
-//! | `sites` | finds the checks, and the edits with which a run counts them |
+//! | `sites` | finds the checks, and the edits that make a run count them |
 //! | `one_line` | writes a condition on one line |
 //! | `interpret` | follows the script's values to the checks |
-//! | `values` | numbers the values of expressions |
+//! | `values` | numbers values: expressions with the same number have the same value |
 //! | `judge` | judges whether a condition always has the same truth value |
 //! | `sampling` | judges conditions by computing them with other numbers |
 //! | `premises` | judges whether the constraints of a solver contradict each other |
@@ -53,8 +53,8 @@ pub struct Check {
     pub requires_failure: bool,
     /// The reason why the check cannot fail; `None` if no reason is known.
     pub vacuous: Option<Vacuity>,
-    /// Whether the check may be about all elements of a collection that the script generates, for example a range.
-    /// Such a check can still hold if the script's numbers change.
+    /// Whether the check may be about all elements of a collection that the script generates, for example a range. Such
+    /// a check can test its claim, although it also holds with other numbers in the script.
     pub is_general: bool,
     /// Whether the check is about the elements of a collection. The third counter of the check then counts the
     /// elements. If a run counts no elements, the check proves nothing.
@@ -129,8 +129,8 @@ pub enum Action {
     /// ends with `@` and the positions of the expression's start and end, for example `b0@1-31-1-37`. Each position is
     /// a line, counted from 1, and a column in bytes, counted from 0.
     CountElement,
-    /// Increments the first counter if the first argument of the statement's call is 0 or `None`, otherwise the
-    /// second.
+    /// Increments the first counter if the first argument of the statement's call is 0 or `None`. Increments the
+    /// second counter if it is not.
     CountStatus,
     /// Changes nothing. All checks of the script have this action, or none. The statement is executed at most once, so
     /// the line at which the script ends determines whether the check held.
@@ -153,8 +153,8 @@ impl fmt::Display for Action {
 
 /// Returns the plan by which a run counts `checks`, for example `2 t1:b0.o0.o0 f0:b0.o0`. The plan starts with the
 /// number of checks. For each edit, it then contains the letter of the action, the index of the check, a colon and the
-/// path. Edits that insert no statements come first. The others are in reverse source order, so that no edit changes
-/// the path of a later edit. The plan is empty if there are no checks.
+/// path. [`Action::CountElement`] edits come first. The others are in reverse source order, so an inserted statement
+/// changes no path of a later edit. The plan is empty if there are no checks.
 pub fn check_plan(checks: &[Check]) -> String {
     if checks.is_empty() {
         return String::new();

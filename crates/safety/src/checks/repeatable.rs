@@ -1,9 +1,8 @@
-//! Finds scripts whose checks a run can count without an edit of the script, which saves half a millisecond.
+//! Finds scripts whose checks a run can count without editing the script, which saves half a millisecond.
 //!
 //! If a check is an `assert` in the body of the module, then a run executes it at most once. The line at which the
-//! script ends determines whether the check held. Only the values of a failed check are then unknown. So the run
-//! executes the failed statement again, with the usual edits. This requires that the statement takes little time and
-//! has no effects.
+//! script ends determines whether the check held. To report the values that a failed check compared, the run executes
+//! the check again, with the usual edits. So the check must take little time and have no effects.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "all other expressions may have effects")]
 
@@ -16,7 +15,7 @@ use super::imports::Imports;
 use super::{Action, Check, Edit, flags};
 use crate::work::Work;
 
-/// Functions that have no effects, and that take at most as long as reading their arguments.
+/// Functions without effects that take little more time than reading their arguments.
 const QUICK: &[&str] = &[
     "abs",
     "bool",
@@ -62,8 +61,8 @@ const QUICK: &[&str] = &[
     "type",
 ];
 
-/// Modules whose values a run can compare again, or that return such values. A script that imports other modules is
-/// likely to compare other values.
+/// Modules with values that a run can compare a second time, quickly and without effects. A script that imports other
+/// modules is likely to compare other values.
 const PLAIN_MODULES: &[&str] = &[
     "__future__",
     "bisect",
@@ -86,7 +85,8 @@ const PLAIN_MODULES: &[&str] = &[
     "typing",
 ];
 
-/// The largest exponents of quick powers: of a literal, and of another value, which may already be large.
+/// The largest exponents of quick powers. The first applies to powers of literals, the second to powers of other
+/// values, which may be large.
 const EXPONENT_MAX: (u8, u8) = (64, 4);
 
 /// Replaces the edits of all checks by [`Action::Infer`], if a run can count them without an edit.
@@ -100,7 +100,7 @@ pub(super) fn infer_counts(
 ) {
     let is_plain =
         |path: &str| path.split('.').next().is_some_and(|module| PLAIN_MODULES.contains(&module));
-    // A named tuple is an instance of a class of the script.
+    // `namedtuple` creates a class that the search for classes below does not find.
     if !imports.paths().all(is_plain) || source.contains("namedtuple") {
         return;
     }
@@ -129,8 +129,8 @@ pub(super) fn infer_counts(
     }
 }
 
-/// Returns whether a statement shares its lines with nothing but a comment, and has no backslash. A backslash can
-/// continue a line, or make the compiler warn.
+/// Returns whether a statement's lines contain only the statement and an optional comment, and no backslash in the
+/// statement. A backslash can continue a line, or make the compiler warn.
 fn has_own_lines(source: &str, statement: &impl Ranged) -> bool {
     let is_break = |c| matches!(c, '\n' | '\r');
     let (start, end) = (statement.start().to_usize(), statement.end().to_usize());
@@ -158,7 +158,8 @@ impl<'s> Visitor<'s> for Effects<'_, '_> {
         self.found |= match expr {
             Expr::Call(call) => {
                 let path = self.imports.path(&call.func);
-                // A key is a function of the script. A sum of lists takes long.
+                // A `key` is a function, which may have effects. A `sum` with a start value may add lists, which takes
+                // long.
                 let has_key = call.arguments.find_keyword("key").is_some();
                 let is_quick = path.is_some_and(|path| {
                     QUICK.contains(&&*path) && (path != "sum" || call.arguments.len() == 1)
@@ -174,7 +175,7 @@ impl<'s> Visitor<'s> for Effects<'_, '_> {
                 (Operator::Pow | Operator::LShift, _) => true,
                 _ => false,
             },
-            // The compiler warns about an identity with a literal.
+            // The compiler warns about `is` with a literal other than `None`.
             Expr::Compare(it) => {
                 it.ops.iter().any(|op| matches!(op, CmpOp::Is | CmpOp::IsNot))
                     && !it.comparators.iter().all(Expr::is_none_literal_expr)

@@ -19,7 +19,7 @@ use super::one_line::one_line;
 use super::{Action, Check, CheckKind, Edit, FailsBy, flags, interpret, repeatable};
 use crate::work::Work;
 
-/// The number of checks in one script after which the search ignores further checks.
+/// The maximum number of checks that the search finds in one script.
 const CHECKS_MAX: usize = 1_000;
 
 /// Modules with assertion functions. A function of these modules with a name that starts with `assert` raises an
@@ -36,7 +36,7 @@ const ASSERTING_MODULES: &[&str] = &[
 /// Functions that always raise an exception.
 const RAISING: &[&str] = &["pytest.fail"];
 
-/// Functions that return a context manager. The context manager raises unless its block raises a certain exception.
+/// Functions that return a context manager, which fails if its block does not raise a certain exception.
 const REQUIRING: &[&str] = &["pytest.raises", "numpy.testing.assert_raises"];
 
 /// Functions that end the script, with the exit status as their argument.
@@ -44,8 +44,8 @@ const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 
 /// Returns the checks of a script in source order.
 ///
-/// The search has its own limit of steps. A script is not refused if the search exceeds the limit. The checks are then
-/// returned without the reasons why they cannot fail.
+/// The search has its own limit of steps. A search that exceeds the limit does not refuse the script. It returns the
+/// checks found so far, without the reasons why they cannot fail.
 pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
     let module = parsed.syntax();
     let work = &Work::for_checks(source);
@@ -273,7 +273,8 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    /// Finds the checks of an `if`. Each branch that raises or exits is a check of its condition.
+    /// Finds the checks of an `if`. Each branch that raises or exits is a check of its condition. An `else` that raises
+    /// or exits is a check of the last condition.
     fn conditional(&mut self, it: &'a StmtIf) {
         let depth = self.path.len();
         let mut tests = vec![(&*it.test, &it.body)];
@@ -334,8 +335,9 @@ impl<'a> Finder<'a, '_> {
         });
     }
 
-    /// Finds the checks of a `try`. A raise in its body or `else` is a check, because an earlier exception skips the
-    /// raise. A raise in a handler only reports an exception, so it is not a check.
+    /// Finds the checks of a `try`. A raise in its body or `else` is a check that an earlier statement raises an
+    /// exception, because the raise is then skipped. A raise in a handler only reports an exception, so it is not a
+    /// check.
     fn attempt(&mut self, it: &'a StmtTry) {
         let catches = self.catches(it, Some("AssertionError"));
         // If a handler of the same `try` catches the raised exception, the raise is control flow and not a check.

@@ -72,7 +72,7 @@ fn other_statements_are_no_checks() {
         "raise SystemExit",
         "raise ValueError",
         "def f(x):\n    raise ValueError(x)",
-        // A handler that raises only reports an exception.
+        // A `raise` in a handler is not a check, because it only reports an exception.
         "try:\n    f(1)\nexcept ValueError:\n    raise AssertionError",
         "class T:\n    def assertEqual(self, a, b):\n        pass\n    def test(self):\n        self.assertEqual(1, 2)",
     ] {
@@ -425,7 +425,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
     };
     let mut wrong = Vec::new();
     for (source, expected) in [
-        // The script computes a value from the claim, and the claim from this value.
+        // The script computes a value from the claim, and then the claim from this value.
         (
             "import math\nstart, claim = 800.0, 95.0\nrate = math.log(start / claim)\n\
              left = start * math.exp(-rate)\nassert abs(left - claim) < 1e-6",

@@ -1,4 +1,4 @@
-//! The reasons why a check cannot fail, or why its success proves nothing.
+//! Defines [`Vacuity`].
 
 /// A reason why a check cannot fail, or why its success proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -88,7 +88,7 @@ pub(super) enum Op<'a> {
     Element(u32),
     /// A condition of a comprehension.
     Test,
-    /// The value of an object's field. It equals the operand.
+    /// The operand, which is a literal, as the value of a field or a parameter.
     Field,
     /// The union of two dictionaries. Items of the second dictionary replace items of the first.
     Merged,
@@ -102,7 +102,7 @@ pub(super) enum Op<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Node<'a> {
-    /// A value with a known type but no other known property. The number distinguishes unknown values.
+    /// An unknown value; its type may be known. The number distinguishes unknown values.
     Unknown(u32, Type),
     /// A number literal: the bits of its `f64`, and whether the literal is an integer.
     Number(u64, bool),
@@ -140,7 +140,7 @@ pub(super) struct Values<'a> {
     /// The literals that assignments have bound to names.
     named: HashSet<Id>,
     unknown: u32,
-    /// The unknown values of names in loops over generated collections.
+    /// The unknown values of names in loops over generated collections, such as ranges.
     general: HashSet<Id>,
 }
 

@@ -1,5 +1,5 @@
 //! Records operations with a result that may differ from run to run, because it depends on the addresses of objects, on
-//! uninitialised memory, on the time, or on a missing seed. Never refuses a script because of such an operation.
+//! uninitialised memory, on the time, or on a random seed. Never refuses a script because of such an operation.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
 
@@ -35,7 +35,7 @@ const WITHOUT_ARGUMENTS: [&str; 8] = [
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    /// Records a call if its result depends on addresses or on uninitialised memory.
+    /// Records a call if its result may differ from run to run.
     pub(super) fn record_addresses(
         &mut self,
         path: Option<&str>,

@@ -26,8 +26,7 @@ const FOUND_MAX: usize = 1_000;
 const USES_MAX: usize = 10_000;
 /// The maximum length of a recorded name, in bytes.
 const USE_BYTES_MAX: usize = 160;
-/// The maximum length of the source text that a finding repeats, in bytes. Includes the white space that the finding
-/// then shortens.
+/// The maximum length of the source text that a finding quotes, in bytes, before its white space is shortened.
 const WRITTEN_BYTES: usize = 400;
 
 /// The kind of the analysed source, and its limits.
@@ -130,8 +129,7 @@ pub(super) struct Analyzer<'a, 's> {
     caught: usize,
     /// The same index for the attributes that the script defines.
     members: usize,
-    /// The number of values in the chain that is being followed, without the values of names. An example of a counted
-    /// value is the result of a function.
+    /// The number of values in the followed chain that are not values of names, for example results of functions.
     flowing: usize,
     /// The number of pending values. The computation of each pending value needs the next pending value.
     pending: usize,
@@ -301,7 +299,8 @@ impl<'a> Analyzer<'a, '_> {
         Ok(begun)
     }
 
-    /// Ends the computation of a value. Caches the value, unless it depends on a value that is still pending.
+    /// Ends the computation of a value. Caches the value if it depends on no value that is still pending, or if
+    /// [`TRIES_MAX`] earlier computations failed.
     #[inline(never)]
     fn end(&mut self, begun: &Begun, values: Values<'a>) -> Values<'a> {
         self.pending -= 1;
@@ -369,7 +368,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a value is being computed. If it is, the value depends on itself.
+    /// Returns whether a value is being computed. A value that is needed during its own computation depends on itself.
     pub(super) fn is_pending(&mut self, flow: Flow) -> bool {
         let place = self.place(flow);
         matches!(self.memos[place], Memo::Pending(_))
@@ -442,8 +441,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Stores the name of an attribute that the script composes as a string, if setting the attribute makes a call
-    /// dangerous.
+    /// Stores each string among `values` that names an attribute which makes a call dangerous when the script sets it.
     pub(super) fn note_settable(&mut self, values: &Values<'a>) {
         values.any_text(&mut |text| {
             self.settable.extend(INDEX.settable(text));

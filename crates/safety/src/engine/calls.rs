@@ -144,10 +144,11 @@ impl<'a> Analyzer<'a, '_> {
             let is_kept = builtin.is_some_and(|name| keeps(name, index));
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
-                // A set that is made from a namespace contains the names and not the objects, so the call is harmless.
+                // A set of a namespace, such as `set(vars(os))`, contains the names and not the objects, so it is
+                // harmless.
                 Some("frozenset" | "set") if argument.is_call_expr() => Role::Harmless,
                 // A module is harmless as the argument of `type`. A dangerous object is not, because its type can
-                // create more such objects.
+                // create more dangerous objects.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
@@ -677,8 +678,8 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::object(TAKEN));
             }
         }
-        // True if the string cannot be the name of one of the interpreter's internals. A function of the script leads
-        // to other objects only through attributes with such names.
+        // True for a known string, which is judged above, and for a start with which no name of the interpreter's
+        // internals begins. A function of the script leads to other objects only through attributes with such names.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
@@ -717,7 +718,7 @@ fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
 fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     let mut classes = Values::only_open(values.is_open);
     // The class of functions is returned only if all alternatives are functions. If other values are possible, the
-    // script probably calls `type` only to test the value, so the class is unknown.
+    // script probably calls `type` only to test the value, so the class counts as unknown.
     let is_function = |value: &Value<'_>| matches!(value, Value::OwnFunction(_));
     let are_functions = !values.is_open && values.known.iter().all(is_function);
     for value in &values.known {

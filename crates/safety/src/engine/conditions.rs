@@ -293,8 +293,8 @@ impl<'a> Analyzer<'a, '_> {
             Condition::FormatsInternals => self.formats_internals(base, arguments),
             Condition::NamesAttributes(first, count) => {
                 let mut others = arguments.without(0);
-                // `attrgetter` only takes the method. The script may call the method later with any arguments, so the
-                // arguments are unknown here.
+                // Only `attrgetter` has a count above 1. It takes a method without calling it, and the script may call
+                // the method later with any arguments.
                 others.has_unpacked_keywords |= count > 1;
                 let mut names = arguments.positionals().skip(first).take(count);
                 names.any(|values| self.names_internals(values, &others))
@@ -306,14 +306,14 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether the script imports this library. Returns true for every library in a string of code, because
-    /// such a string also sees the imports of the script around it.
+    /// Returns whether the script imports this library. In a string of code, returns true for every library, because
+    /// the string also sees the imports of the script.
     pub(super) fn imports(&self, library: &str) -> bool {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
 
     /// Returns whether the script sets an attribute with this name, or contains the name in quotes or as a keyword.
-    /// Does not check names that the script composes, because they may come later in the source.
+    /// Names that the script composes may come later in the source, so `report_if_set` checks them.
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
@@ -415,7 +415,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether the format string takes one of the interpreter's internals. The formatted values do not matter,
+    /// Returns whether the format string reads one of the interpreter's internals. The formatted values do not matter,
     /// because they are only printed. The format string is the known string before the dot, or else the first argument:
     /// `Formatter().format(…)`, `str.format(…)`.
     fn formats_internals(&self, base: Option<&Values<'a>>, arguments: &Arguments<'a>) -> bool {
@@ -564,7 +564,7 @@ fn may_be_name(values: &Values<'_>) -> bool {
 }
 
 /// Returns whether `values` are names of databases in memory. A parameter is assumed to have its default as its value,
-/// although an unseen caller may pass a different name.
+/// although an unseen call may pass a different name.
 fn is_memory(values: &Values<'_>) -> bool {
     let is_memory = |value: &Value<'_>| match value {
         Value::Text(name) => is_memory_database(name),

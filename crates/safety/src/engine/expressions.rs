@@ -46,7 +46,8 @@ const GETTERS: &[&str] = &[
 pub(super) enum Role {
     /// The value is passed on into a call, a container or a result.
     Value,
-    /// The value is bound to a name, and judged where the name is used.
+    /// The value is bound to a name. An object that a rule finds is reported here. Other values are judged where the
+    /// name is used.
     Alias,
     /// An attribute or an item is taken from the value.
     Base,
@@ -255,8 +256,8 @@ impl<'a> Analyzer<'a, '_> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name that is used at `offset`. If the name has too many bindings, its value may depend on its own
-    /// earlier value. In this case, reports the name if `matters` is true.
+    /// Evaluates a name that is used at `offset`. If `matters` is true, reports a name that has too many bindings to
+    /// distinguish and depends on its own earlier value.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -441,7 +442,6 @@ impl<'a> Analyzer<'a, '_> {
             return values;
         }
         let mut with_put = Values::only_open(values.is_open);
-        // An unknown value may also be a container, with the values that the script puts into it.
         if values.is_open && !put.known.is_empty() {
             with_put.add(Values::container(put.clone()));
         }
@@ -575,8 +575,8 @@ impl<'a> Analyzer<'a, '_> {
         if matches!(name, "detach" | "raw") {
             values.add(Values::one(Value::Instance(objects::FILE)));
         }
-        // Most modules have other modules as attributes, as in `json.codecs`. So an attribute with the name of a module
-        // may be that module.
+        // Most modules have other modules as attributes, such as `json.codecs`. So in `x.codecs.open`, `x.codecs` may
+        // be the module.
         if let Some(module) = from.and_then(Expr::as_attribute_expr)
             && let Some(member) = objects::member_behind(module.attr.as_str(), name)
             && !self.is_self(&module.value)
@@ -765,8 +765,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports the first dangerous object among `values`. Reports nothing if `role` means that the objects are judged
-    /// later.
+    /// Reports the first dangerous object among `values`. Values that the script only reads, calls or takes members of
+    /// are not judged here.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
         if self.is_quiet || !is_judged {
@@ -901,8 +901,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns the name of the attribute or variable `holder`. If the script uses the name `__annotations__` anywhere,
-    /// any variable may refer to the dictionary `__annotations__`. So the name `__annotations__` is then returned for
-    /// each variable.
+    /// any variable may refer to this dictionary. So `__annotations__` is then returned for each variable.
     pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
         let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();

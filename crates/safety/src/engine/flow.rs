@@ -1,9 +1,9 @@
 //! Follows values that reach their use in other ways than by a name: the results and arguments of the script's own
 //! functions, attributes, and the contents of containers.
 //!
-//! The result joins all alternatives that occur anywhere in the script. The result is open if alternatives may exist
-//! that the analysis does not see. Attributes and containers are distinguished only by their last name, so `a.x` and
-//! `b.x` are treated as the same attribute.
+//! A followed value joins all alternatives that occur anywhere in the script. It is open if alternatives may exist that
+//! the analysis does not see. Attributes and containers are distinguished only by their last name, so `a.x` and `b.x`
+//! are treated as the same attribute.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the script's own values are of interest")]
 
@@ -39,8 +39,8 @@ impl<'a> Analyzer<'a, '_> {
                 values = Values::container(values);
             }
             values.is_open |= this.is_decorated(function);
-            // Remove the mark of an unknown attribute. Many honest functions take attributes by name from any object,
-            // so the result of a function does not count as an unknown attribute.
+            // Many honest functions take attributes by name from any object. So the result of a function does not count
+            // as an unknown attribute.
             values.known.retain(|value| *value != Value::Object(TAKEN.into()));
             values
         })

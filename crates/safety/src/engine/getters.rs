@@ -107,8 +107,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the attribute's name and the rule, if a getter may take a dangerous module or any attribute. The
-    /// function is used for getters that the script passes to code that the analysis does not follow.
+    /// Judges a getter that the script passes to code that the analysis does not follow. Returns the attribute's name
+    /// and the rule, if the getter may take a dangerous module or any attribute.
     pub(super) fn escaping_getter(&self, getter: &Getter<'a>) -> Option<(String, &'static Rule)> {
         getter.names.iter().flat_map(|name| name.texts().0).find_map(|name| {
             let special = match name {

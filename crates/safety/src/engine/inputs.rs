@@ -88,7 +88,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether the script may replace a function that a library written in Python uses to open a file by name.
+    /// Returns whether the script may replace a function that Python libraries use to open a file by name.
     fn may_redirect(&self) -> bool {
         let symbols = self.symbols;
         self.work().spend(symbols.assigned_attributes.len());

@@ -85,8 +85,8 @@ fn is_dangerous_formula(text: &str, work: &Work) -> bool {
 }
 
 fn does_more_than_compute(text: &str, work: &Work) -> bool {
-    // pandas marks variables with `@` or backticks. Spaces replace them, so that the parser reads the variables as
-    // names.
+    // pandas marks variables with `@` or backticks. Spaces replace these marks, so that the parser reads the variables
+    // as names.
     let text = text.replace(['@', '`'], " ");
     let text = text.trim();
     if !bounds::is_nested_at_most(text, TEXT_NESTING_MAX) {

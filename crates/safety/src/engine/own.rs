@@ -52,8 +52,8 @@ impl<'a> Analyzer<'a, '_> {
         names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
-    /// Returns whether the script itself defines an attribute that has the same name as one of the interpreter's
-    /// internals.
+    /// Returns whether an attribute with the name of one of the interpreter's internals is harmless, because it belongs
+    /// to the script's own objects.
     pub(super) fn is_own_attribute(
         &mut self,
         base: &Values<'a>,
@@ -375,7 +375,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the names of the functions, unless the script changes names of functions.
+    /// Returns the names of the functions, or an unknown value if the script may change these names.
     fn names_of_functions(&self, functions: &Values<'a>) -> Values<'a> {
         let changes = self.symbols.own_attributes.contains("__name__")
             || self.uses_any(&["setattr", "__setattr__", "__set__", "update_wrapper", "wraps"]);

@@ -22,7 +22,7 @@ const BASES_MAX: usize = 16;
 /// The maximum number of `raise` statements that are searched for arguments.
 const RAISED_MAX: usize = 32;
 /// If the script's attributes contain at least this number of functions and modules, the analysis uses one unknown
-/// attribute instead of these functions and modules.
+/// attribute instead of them.
 const CONTENTS_MAX: usize = 15;
 
 /// Predicates of `inspect`. Members for which one of these predicates holds do not lead to other modules.
@@ -103,8 +103,8 @@ impl<'a> Analyzer<'a, '_> {
                 this.work().spend(1 + stored.weight());
                 values.add(leading(&stored));
                 if values.known.len() >= CONTENTS_MAX {
-                    // Return only the mark of an unknown attribute. Otherwise the result would depend on the order of
-                    // the attributes.
+                    // Return only an unknown attribute. A list of the first values would depend on the order of the
+                    // attributes.
                     return Values::object(TAKEN).or_others();
                 }
             }
@@ -269,8 +269,8 @@ impl<'a> Analyzer<'a, '_> {
         };
         for class in classes {
             let (bases, has_constructor) = self.bases_from_outside(class);
-            // The call passes its arguments to the class's own constructor. The body of this constructor is judged
-            // where it calls the constructor of the base.
+            // The call passes its arguments to the class's own constructor. If this constructor calls the constructor
+            // of a base, that call is judged separately.
             if has_constructor && of_super.is_none() {
                 continue;
             }

@@ -246,7 +246,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges a value that is assigned to a special attribute, or to an item of a special attribute.
+    /// Judges a value that is assigned to a special attribute such as `__doc__`, or to an item of such an attribute.
     fn check_target(&mut self, target: &'a Expr, values: &Values<'a>, value: &'a Expr) {
         let item = target.as_subscript_expr();
         let holder = item.map_or(target, |item| &item.value);
@@ -281,7 +281,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the value of an assignment. If the value is bound to a name, it is judged where the name is used.
+    /// Evaluates the value of an assignment. If the value is bound to a name, its role is [`Role::Alias`].
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
@@ -296,8 +296,8 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         let is_named = targets.iter().all(Expr::is_name_expr);
-        // A name in the body of a class is an attribute. Attributes are not followed, so the value is checked like a
-        // value that the script passes on.
+        // A name in the body of a class is an attribute. The script may read an attribute in ways that the analysis
+        // does not see, so the value is judged here.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         self.remember(value, &values);
@@ -328,8 +328,8 @@ impl<'a> Analyzer<'a, '_> {
     fn check_import(&mut self, module: &str, at: TextRange) {
         self.record_import(module.to_owned());
         let rule = match INDEX.import_rule(module) {
-            // In the body of a class, the module becomes an attribute. Attributes are not followed, so the module is
-            // reported like a module that the script uses as a value.
+            // In the body of a class, the module becomes an attribute, which the script may read in ways that the
+            // analysis does not see. So the module counts as used as a value.
             None if self.is_in_class() && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }

@@ -4,7 +4,7 @@ use super::index::INDEX;
 use super::objects::far_reaching;
 
 /// Returns whether a replacement field of a format string (PEP 3101) reads one of the interpreter's internals:
-/// `{0.attribute[key]}`. Includes fields in the specification of another field. All other text is only printed, so it
+/// `{0.__globals__[key]}`. Includes fields in the specification of another field. All other text is only printed, so it
 /// is harmless.
 pub(crate) fn format_names_internals(text: &str) -> bool {
     // Every name of an internal contains an underscore, so a string without underscores is treated as empty.
@@ -67,10 +67,9 @@ pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[', ']'])
 }
 
-/// Returns whether a name in an attribute path, such as `attrgetter` accepts, is the name of one of the interpreter's
-/// internals, of another module, or of a method for which `is_refused` returns true. If the path is a single name, the
-/// name of a module is permitted here. The analysis judges such a path later, when the object that has the attribute is
-/// known.
+/// Returns whether an attribute path, as in `attrgetter(path)`, contains the name of one of the interpreter's
+/// internals, of another module, or of a method for which `is_refused` returns true. A path that is only the name of a
+/// module is permitted here. The analysis judges it later, when the object that has the attribute is known.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     parts(path).any(|part| {

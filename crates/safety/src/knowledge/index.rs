@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
     Clear,
     /// An object that this rule finds.
     Found(&'static Rule),
-    /// A module with dangerous members. The module itself is harmless, as long as its uses can be followed.
+    /// A module with dangerous members. The module itself is harmless, as long as the analysis can follow its uses.
     Carrier,
 }
 
@@ -57,8 +57,7 @@ pub(crate) struct Index {
     rows: HashMap<&'static str, Row>,
     attributes: HashMap<&'static str, &'static Rule>,
     keywords: HashMap<&'static str, &'static Rule>,
-    /// The names of attributes that make certain calls dangerous. Such a call is dangerous if the script sets the
-    /// attribute.
+    /// The names of attributes that make certain calls dangerous if the script sets them.
     settable: HashSet<&'static str>,
     calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
@@ -234,7 +233,7 @@ impl Index {
         of_rows.chain(self.calls.keys()).copied()
     }
 
-    /// Returns the qualified names of the objects in the rows of the table.
+    /// Returns the qualified names of the `Object` rows.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &'static str> {
         let is_object = |(_, row): &(_, &Row)| matches!(row, Row::Object(_));
         self.rows.iter().filter(is_object).map(|(path, _)| *path)
@@ -249,7 +248,7 @@ impl Index {
         self.owners.contains(module)
     }
 
-    /// Returns whether a row judges calls of exactly this function.
+    /// Returns whether a row is about calls of this function, and not only about calls into its package.
     pub(crate) fn judges_calls_of(&self, path: &str) -> bool {
         self.calls_at_home(path).is_some()
     }

@@ -30,8 +30,8 @@ const FAR_REACHING: &[&str] = &[
     "runpy", "shutil", "subprocess", "sys",
 ];
 
-/// Classes with instances that the analysis follows. Each row has the class that the analysis assumes for an instance,
-/// and the classes and functions that return such an instance.
+/// Classes with instances that the analysis follows. Each row has a class, and the classes and functions with results
+/// that the analysis treats as instances of this class.
 const CLASSES: &[(&str, &str)] = &[
     (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
     (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
@@ -171,8 +171,8 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// An unknown object may have the module `module` as an attribute, as in `x.io.open`. Returns the member `name` of this
-/// module. Returns `None` unless the module belongs to the standard library and a rule is about the member.
+/// Returns the member `name` of the module `module`, which an unknown object may have as an attribute, as in
+/// `x.io.open`. Returns `None` if the module is not in the standard library, or if no rule is about the member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
     let path = [module, ".", name].concat();
@@ -199,8 +199,9 @@ pub(crate) fn is_class(value: &Value<'_>) -> bool {
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
-/// Returns whether the analysis refuses access to members of this class's instances by an unknown name. Connections and
-/// parsers are permitted, because honest scripts wrap a connection or parser and forward attribute names to it.
+/// Returns whether the analysis refuses `getattr(it, name)` with an unknown `name` for instances of this class.
+/// Connections and parsers are permitted, because honest scripts wrap a connection or parser and forward attribute
+/// names to it.
 pub(crate) fn leads_out(class: &str) -> bool {
     matches!(
         class,
@@ -225,8 +226,8 @@ pub(crate) fn is_stream(class: &str) -> bool {
     matches!(class, IN_MEMORY | INPUT_STREAM)
 }
 
-/// Returns whether a script may import this module with `__import__`. No rule is about such a module or its members,
-/// and the module does not give access to other modules.
+/// Returns whether a script may import this module with `__import__`. This holds if no rule is about the module or its
+/// members, and the module does not give access to other modules.
 pub(crate) fn is_harmless_module(name: &str) -> bool {
     let top = top(name);
     top != "__main__"
@@ -402,9 +403,8 @@ pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     }
 }
 
-/// Returns whether all alternatives are classes of the script, or exception classes. The subclasses of such a class are
-/// harmless, because they belong to the script or are exceptions. By contrast, the subclasses of `object` are all
-/// classes.
+/// Returns whether all alternatives are classes of the script, or exception classes. Their subclasses are harmless,
+/// because they belong to the script or are exceptions. By contrast, the subclasses of `object` include every class.
 pub(crate) fn are_own_classes(values: &Values<'_>) -> bool {
     let is_own = |value: &Value<'_>| match value {
         Value::OwnClass(_) => true,

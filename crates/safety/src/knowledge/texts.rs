@@ -33,7 +33,8 @@ pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
     }
 }
 
-/// Returns `str(value)` for each alternative. Returns an empty list unless all alternatives are known.
+/// Returns `str(value)` for each alternative. Returns an empty list if an alternative is unknown, or is not a string or
+/// integer.
 pub(crate) fn displays(values: &Values<'_>) -> Vec<String> {
     let shown = values.known.iter().map(|value| display(&Values::one(value.clone())));
     if values.is_open { Vec::new() } else { shown.collect::<Option<_>>().unwrap_or_default() }

@@ -53,7 +53,7 @@ pub(crate) enum Value<'a> {
     Method(&'static str),
     /// A function that reads attributes of its argument.
     Getter(Rc<Getter<'a>>),
-    /// Data that leads to no other object: a Boolean, `None`, or a number that is not an integer.
+    /// Data that leads to no other object: a Boolean, `None`, or a number that is not a known integer.
     Plain,
     /// A class that the script defines, by its scope.
     OwnClass(ScopeId),
@@ -63,7 +63,7 @@ pub(crate) enum Value<'a> {
     OwnFunction(ScopeId),
     /// A tuple or list of known length, with the possible values of each element.
     Items(Rc<[Values<'a>]>),
-    /// A dictionary with known keys, with the possible values of each key and value.
+    /// A dictionary with a known number of entries, with the possible values of each key and value.
     Map(Rc<[(Values<'a>, Values<'a>)]>),
     /// A container with any number of elements. Each element may be any of these values.
     Container(Rc<Values<'a>>),
@@ -272,7 +272,8 @@ impl<'a> Values<'a> {
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
     }
 
-    /// Returns a sequence with these elements. If it has more than [`ITEMS_MAX`] elements, they are not distinguished.
+    /// Returns a sequence with these elements. More than [`ITEMS_MAX`] elements become a container that does not
+    /// distinguish them.
     pub(crate) fn items(items: impl Into<Rc<[Self]>>) -> Self {
         let items = items.into();
         if items.len() > ITEMS_MAX {
@@ -286,8 +287,8 @@ impl<'a> Values<'a> {
         Self::nested(Value::Container(values.into()))
     }
 
-    /// Returns a dictionary with these keys and values. If it has more than [`ITEMS_MAX`] entries, they are not
-    /// distinguished.
+    /// Returns a dictionary with these keys and values. More than [`ITEMS_MAX`] entries become a container that does
+    /// not distinguish them.
     pub(crate) fn map(items: Vec<(Self, Self)>) -> Self {
         if items.len() > ITEMS_MAX {
             return Self::container(items.into_iter().flat_map(|(key, of)| [key, of]).collect());

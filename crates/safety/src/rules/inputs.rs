@@ -2,8 +2,7 @@
 
 use super::{Rule, Severity};
 
-/// The rule that applies if the caller passes inputs with the script. The rule refuses scripts that open a file in a
-/// way that is not permitted for inputs.
+/// The rule in a finding about a script with inputs that opens a file in a way that is not permitted for inputs.
 pub(crate) static WITH_INPUTS: Rule = Rule {
     id: "files/inputs",
     severity: Severity::Block,
@@ -111,8 +110,8 @@ pub(crate) const PATH_READERS: &[&str] = &["open", "read_bytes", "read_text"];
 /// return an unbuffered file. Through the class of this unbuffered file, the script could open other files.
 pub(crate) const OPEN_KEYWORDS: &[&str] = &["encoding", "errors", "file", "mode", "newline"];
 
-/// The attributes that a script may assign and still use a reader that is written in Python. If the script could assign
-/// other attributes, such as `pathlib.sys`, it could replace a function that the reader uses to find the file.
+/// Attributes that a script may assign if it also uses a reader that is written in Python. By assigning another
+/// attribute, such as `pathlib.sys`, the script could replace a function that the reader uses to find the file.
 pub(crate) const HARMLESS_ATTRIBUTES: &[&str] =
     &["columns", "dps", "index", "name", "prec", "pretty"];
 
@@ -132,8 +131,8 @@ pub(crate) const SETTING: &[&str] = &[
 pub(crate) const RUNS_FILES: &[&str] =
     &["_pytest.config.main", "pytest.console_main", "pytest.main"];
 
-/// The rules that [`WITH_INPUTS`] replaces in the findings about a call with inputs, because the remedy of
-/// [`WITH_INPUTS`] explains inputs.
+/// The rules that [`WITH_INPUTS`] replaces in the findings about a call with inputs, because its remedy explains
+/// inputs.
 #[rustfmt::skip]
 pub(crate) const REPLACED: &[&str] = &[
     "files/archives", "files/data", "files/databases", "files/documents", "files/io", "files/open",

@@ -3,7 +3,7 @@
 //!
 //! A verification script computes and prints. It does not need files, programs, the network, native code or the
 //! interpreter's internals. If a script reaches one of these in spite of the rules, only the sandbox still limits the
-//! script. So the rows follow the needs of verification scripts:
+//! script. So the rows permit little more than verification scripts need:
 //!
 //! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library are permitted.
 //! - A module that is dangerous as a whole is refused at its import.
@@ -56,8 +56,8 @@ pub enum Target {
     /// Calls of methods with these names on an unknown object, if the condition holds. Does not apply if the script
     /// defines an attribute with the same name.
     Methods(&'static str, Condition),
-    /// Calls with one of these keywords, except calls of the script's own functions. Does not apply if the value of the
-    /// keyword is `False` or `None`.
+    /// Calls with one of these keywords, except calls of functions of `NumPy` or of the script. Does not apply if the
+    /// value of the keyword is `False` or `None`.
     Keywords(&'static str),
     /// The functions and methods of the installed libraries that open a file named by one of their parameters. The
     /// generated table `libraries.txt` lists them.
@@ -78,7 +78,7 @@ pub enum Target {
 pub enum Condition {
     /// The call is always dangerous.
     Always,
-    /// The call is dangerous, unless the called function is a member of a library that is not in the tables.
+    /// The called function belongs to an unknown object, to the standard library, or to a library in the tables.
     OfUnknown,
     /// The script imports this module, and the called function is not a member of another module of the standard
     /// library.
@@ -94,7 +94,7 @@ pub enum Condition {
     /// The script imports this library, and the argument at this index, or with this keyword, may be the name of a
     /// file.
     TakesTextAt(&'static str, usize, &'static str),
-    /// The first argument, or the argument with one of these keywords, is known to be a string.
+    /// The first argument, or the argument with one of these keywords, may be a string.
     TakesText(&'static str),
     /// The call passes an argument at this index, or with one of these keywords, and the argument is not `False` or
     /// `None`.

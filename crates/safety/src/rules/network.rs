@@ -62,8 +62,8 @@ pub(super) const RULES: &[Rule] = &[
             Methods("create_connection create_server", Condition::Imported("asyncio")),
             Methods("create_datagram_endpoint create_unix_connection", Condition::Always),
             Methods("create_unix_server sock_connect", Condition::Always),
-            // These methods query the name resolver. The query leaves this machine and reaches the owner of the queried
-            // name.
+            // These methods query the name resolver. The query leaves this machine and reaches the name servers of the
+            // queried name.
             Methods("getaddrinfo getnameinfo _ensure_resolved", Condition::Always),
             Methods("_getaddrinfo_debug", Condition::Always),
         ],

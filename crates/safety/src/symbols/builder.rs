@@ -88,7 +88,7 @@ struct Builder<'a> {
     /// The bindings of `nonlocal` names, each with its scope. They are resolved at the end of the walk, because the
     /// enclosing function may bind the name later in the source.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
-    /// The number of times that the source names `globals`, `locals` or `vars`.
+    /// The number of times that the source names `globals` or `locals`, or calls `vars()`.
     namespace_uses: usize,
     /// The number of uses of `globals`, `locals` or `vars` that only read the namespace.
     namespace_reads: usize,
@@ -139,8 +139,8 @@ impl<'a> Visitor<'a> for Builder<'a> {
             }
             Stmt::TypeAlias(alias) => {
                 self.bind_target(&alias.name, Source::Unknown, stmt.end());
-                // Python computes the value of a type alias when the script reads the alias. So the value is treated
-                // like the body of a function.
+                // Python computes the value of a type alias only when the script reads the alias. So the value is
+                // treated like the body of a function.
                 self.in_scope(ScopeKind::Function, Definition::Other, stmt.range(), |this| {
                     this.bind_type_params(alias.type_params.as_deref());
                     this.visit_expr(&alias.value);
@@ -425,7 +425,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds names that are bound again each time a body is entered: targets of `for` and `with`.
+    /// Binds the targets of `for` and `with`, which Python binds again each time it enters the body.
     fn bind_in_body(&mut self, target: &'a Expr, source: Source<'a>, body: &'a [Stmt]) {
         let (Some(first), Some(last)) = (body.first(), body.last()) else { return };
         self.at_start_of(TextRange::new(first.start(), last.end()), |this| {
@@ -925,7 +925,7 @@ fn repeated(stmt: &Stmt) -> TextRange {
     }
 }
 
-/// Returns the offset from which a top-level statement may call a function of the script. Returns `None` if the
+/// Returns the first offset at which a top-level statement may call a function of the script. Returns `None` if the
 /// statement calls no function of the script.
 fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     match stmt {
@@ -943,7 +943,7 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
         }
         Stmt::ClassDef(class) => {
             let is_plain = class.decorator_list.is_empty()
-                // A base class may inspect the new class when it is created, so only a class without bases calls
+                // A base class may run code when Python creates the new class, so only a class without bases calls
                 // nothing.
                 && class.arguments.as_ref().is_none_or(|a| a.args.is_empty() && a.keywords.is_empty())
                 && class.body.iter().all(|stmt| calls_from(stmt).is_none());

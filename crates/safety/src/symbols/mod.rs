@@ -87,7 +87,7 @@ pub(super) enum Source<'a> {
     ElementItem(&'a Expr, usize),
     /// The value of an expression, or anything inside it at any depth.
     Within(&'a Expr),
-    /// The object that a `with` statement binds for the value of an expression.
+    /// The object that a `with` statement binds if the value of this expression is its context manager.
     Entered(&'a Expr),
     /// The result of `a += b`.
     Augmented(&'a StmtAugAssign),
@@ -96,8 +96,8 @@ pub(super) enum Source<'a> {
     /// The parameter that takes all remaining arguments of the function with this scope. The Boolean is true for the
     /// keyword arguments (`**`), and false for the positional arguments (`*`).
     Rest(ScopeId, bool),
-    /// A field of a class, with the arguments that calls of the class pass for the field. The scope is the body of the
-    /// class. The index is the position of the field among the annotated names in the body.
+    /// A field of a class. Its values are the arguments that calls of the class pass for it. The scope is the body of
+    /// the class. The index is the position of the field among the annotated names in the body.
     Field(ScopeId, usize),
     /// A class or function of the script, by the range of its definition.
     Definition(TextRange),
@@ -165,8 +165,8 @@ pub(super) enum Definition<'a> {
     Class(&'a StmtClassDef),
     /// A function.
     Function(&'a StmtFunctionDef),
-    /// A `lambda`. The string is the name to which the script assigns the `lambda`, if it does so. The call is the call
-    /// of the `lambda`, or the call that receives the `lambda` as an argument.
+    /// A `lambda`. The string is the name to which the script assigns the `lambda`, if it does so. The call either
+    /// calls the `lambda` or receives it as an argument.
     Lambda(&'a ExprLambda, Option<&'a str>, Option<&'a ExprCall>),
 }
 
@@ -285,8 +285,8 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: HashSet<&'a str>,
     /// The attributes that the script assigns to any object, also to `self`.
     pub(super) assigned_attributes: HashSet<&'a str>,
-    /// The keywords in the script's calls with which a call may set an attribute. Only names of attributes that make
-    /// other calls dangerous are included.
+    /// The keywords of calls that equal the name of an attribute which makes other calls dangerous. The call with the
+    /// keyword may set this attribute.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
@@ -296,7 +296,7 @@ pub(super) struct Symbols<'a> {
     pub(super) imported: HashSet<&'a str>,
     /// True if names of the script may change in ways that the table does not show.
     pub(super) has_dynamic_names: bool,
-    /// True if the script takes members by computed names. It may then call any method by such a name.
+    /// True if the script takes members by computed names. It may then call any method without naming it in the source.
     pub(super) has_computed_members: bool,
     /// True if the script may set attributes by computed names.
     pub(super) has_dynamic_attributes: bool,
@@ -307,8 +307,8 @@ pub(super) struct Symbols<'a> {
 pub(super) struct StarImports<'a> {
     /// The modules, each with its position in the order of the star imports.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The star-imported modules for which one rule covers the calls of all members, up to a maximum number. Each
-    /// module has the same position as in `modules`.
+    /// The first `STARS_MAX` star-imported modules for which one rule covers the calls of all members. Each module has
+    /// the same position as in `modules`.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The offset of the last star import in the script.
     pub(super) last: Option<TextSize>,
@@ -559,8 +559,8 @@ pub(super) fn elements(expr: &Expr) -> &[Expr] {
     }
 }
 
-/// Splits a comprehension into the expressions for its elements and its `for` clauses. For a dictionary, the
-/// expressions are the key and the value. For other expressions, both parts are empty.
+/// Splits a comprehension into its element expressions and its `for` clauses. For a dictionary, the expressions are the
+/// key and the value. For other expressions, both parts are empty.
 pub(super) fn comprehension(expr: &Expr) -> ([Option<&Expr>; 2], &[Comprehension]) {
     match expr {
         Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),

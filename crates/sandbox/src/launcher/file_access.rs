@@ -52,8 +52,8 @@ pub(super) fn restrict(
 }
 
 /// Returns the same restriction as [`restrict`], as the numbers that the Landlock system calls take. The children of a
-/// fork server need the numbers, because they run no Rust code. Unlike [`restrict`], the returned ruleset allows no
-/// program to be executed.
+/// fork server need the numbers, because they run no Rust code. Unlike [`restrict`], the ruleset forbids executing any
+/// program.
 pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchError> {
     let abi = abi(plan)?;
     let plan = Plan { executable: Vec::new(), ..plan.clone() };
@@ -128,7 +128,7 @@ fn allowed(
     for (path, access) in &mut rules {
         let is_folder = fs::metadata(path).map_err(|error| failed_at(&error))?.is_dir();
         if !is_folder {
-            // Landlock rejects a rule that gives a file a right that only folders have, so remove such rights.
+            // Remove the rights that only folders have, because Landlock rejects them in a rule for a file.
             *access &= AccessFs::ReadFile
                 | AccessFs::WriteFile
                 | AccessFs::Execute

@@ -43,7 +43,7 @@ pub(super) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 /// Reads an order from standard input and carries it out. After a success this process is Python, so this function
 /// returns only after an error, which it sends to the supervisor.
 ///
-/// `proc` is the path at which the proc file system is mounted. At tier 3 this is a detached copy of the `/proc` mount.
+/// `proc` is the path of the proc file system. At tier 3 the path leads to a detached copy of the `/proc` mount.
 pub(crate) fn become_python(proc: &Path) -> ExitCode {
     let Ok(supervisor) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
@@ -52,7 +52,7 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    // Ignore a failed write: it means that the supervisor has ended, and then it does not need the error.
+    // Ignore a failed write: the supervisor has ended, so it needs no error.
     let _ = serde_json::to_writer(&supervisor, &error);
     ExitCode::FAILURE
 }
@@ -73,8 +73,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
-    // Give the descriptor for pictures its fixed number. Python inherits this descriptor, so keep it open until this
-    // process becomes Python.
+    // Give the side channel its fixed number (`PICTURES_FD`). Keep this descriptor open until this process becomes
+    // Python, which inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
@@ -102,7 +102,8 @@ fn prefer_for_oom_killer(own_process: &OwnProcess) {
 }
 
 /// Makes the kernel kill this process, and the Python that it becomes, when the supervisor dies for any reason. Call
-/// this after the last change of the user, because such a change resets the setting (`PR_SET_PDEATHSIG(2const)`).
+/// this after the last change of the user, because a change of the user resets the setting
+/// (`PR_SET_PDEATHSIG(2const)`).
 fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
     prctl::set_pdeathsig(Signal::SIGKILL).or_fail(LaunchError::PrepareProcess)?;
     // Fail if the parent has changed: the supervisor died before the call above, so the kernel sends no signal.
@@ -237,8 +238,8 @@ fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
 }
 
 /// Opens the interpreter as [`PROGRAM_FD`], the only descriptor from which the seccomp filter allows a program to be
-/// executed. Call this while the process still has all rights, because the folder of the interpreter may be private to
-/// root if the server runs as root.
+/// executed. Call this before the change of the user: if the server runs as root, the folder of the interpreter may be
+/// private to root.
 fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty()).or_fail(LaunchError::OpenProgram)?;

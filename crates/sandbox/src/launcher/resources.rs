@@ -47,9 +47,8 @@ const RUNS_OF_USER: u64 = 64;
 /// kernel counts all processes of the user together, including other runs. With a low limit, one run could keep another
 /// run from starting a thread. So at these tiers, the number of processes on the machine is added to the limit.
 ///
-/// Other runs of the user may start later. For a run that must stay one process, the limit therefore has room for
-/// [`RUNS_OF_USER`] runs. This higher limit does not give the run more threads, because the memory watch limits the
-/// threads of such a run.
+/// Other runs of the user may start later, so the limit of a run that must stay one process has room for
+/// [`RUNS_OF_USER`] runs. The run cannot use this room for more threads, because the memory watch limits its threads.
 fn processes(plan: &Plan) -> u64 {
     let own = plan.limits.processes;
     let others = || sysinfo().map_or(0, |machine| u64::from(machine.process_count()));

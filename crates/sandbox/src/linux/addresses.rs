@@ -8,7 +8,7 @@ pub(crate) fn fix() -> nix::Result<()> {
     personality::set(personality::get()? | Persona::ADDR_NO_RANDOMIZE).map(drop)
 }
 
-/// Tries whether this process can turn off address space randomization. The seccomp filter of a container may forbid
+/// Returns whether this process can turn off address space randomization. The seccomp filter of a container may forbid
 /// it.
 pub fn can_fix_addresses() -> bool {
     // Use a new thread, because each thread has its own personality.

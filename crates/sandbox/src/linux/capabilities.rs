@@ -46,8 +46,8 @@ pub(crate) fn keep_only_namespaces() -> Result<(), LaunchError> {
     // cannot become inheritable.
     set_capabilities(None, CapabilitySets { inheritable: kept, ..own })
         .or_fail(LaunchError::DropCapabilities)?;
-    // Add the kept capability to the ambient set: a program keeps only the ambient capabilities across execve(2),
-    // unless it is a set-user-ID program of root.
+    // Add the kept capability to the ambient set, because an ordinary program keeps only ambient capabilities across
+    // execve(2).
     configure_capability_in_ambient_set(kept, true).or_fail(LaunchError::DropCapabilities)?;
     empty_bounding_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };

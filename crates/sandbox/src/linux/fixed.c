@@ -6,12 +6,13 @@
 // The environment variable FIXED_VALUES contains the start of the clock in nanoseconds since 1970 and the seed, both as
 // decimal numbers, separated by a colon.
 //
-// Time. Each reading advances a clock by a step. The steps grow with the number of readings, so that a loop that waits
-// for a time soon ends. The end of a wait advances the clock by the requested duration, or by the real duration if a
-// signal interrupted the wait. Waits still take real time, because other threads may need it. Deadlines are converted
-// to the kernel's clock.
+// Time. Each reading of a clock advances all clocks by a step. The steps grow with the number of readings, so that a
+// loop that waits for a certain time soon ends. A wait that reaches its timeout advances all clocks except for CPU time
+// by the requested duration. A wait that a signal interrupts advances them by its real duration, any other wait not at
+// all. Waits still take real time, because other threads may need it. Deadlines are converted to the kernel's clock.
 //
-// Random bits. SplitMix64 with the seed. They are not for secrets, because they are as predictable as the seed.
+// Random bits. They come from SplitMix64 with the seed. They are not for secrets, because they are as predictable as
+// the seed.
 //
 // OBSERVED is the ID of a pseudo clock. Its "time" is the number of threads and processes that the program has started.
 // The bootstrap of a script reads this clock, which fails if the library is not loaded.
@@ -68,7 +69,7 @@ static _Atomic uint64_t waited;
 static _Atomic uint64_t drawn;
 static uint64_t start, seed, forks;
 
-// Declares `next`, the function `name` of the next library.
+// Declares `next`, the function `name` of the library that this library precedes (RTLD_NEXT, dlsym(3)).
 #define NEXT(name)                                                                                                     \
     static __typeof__(name) *next;                                                                                     \
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
@@ -77,8 +78,9 @@ static uint64_t start, seed, forks;
 // structure.
 extern void *dlvsym(void *, const char *, const char *) __attribute__((weak));
 
-// Reads and removes the environment variables, once. Most functions call it too, because the constructor may run before
-// the C library has set up the environment. Python calls one of them before it reads the environment.
+// Reads and removes the environment variables, once. The constructor may run before the C library has set up the
+// environment. So most functions below call this function too, and Python calls one of them before it reads the
+// environment.
 static __attribute__((constructor)) void begin(void) {
     if (start) return;
     const char *values = getenv("FIXED_VALUES"), *library = getenv("LD_PRELOAD");
@@ -128,7 +130,7 @@ static struct timespec sum(struct timespec a, struct timespec b) {
     return all;
 }
 
-// Returns `a - b`, or 0 if that is negative.
+// Returns `a - b`, or 0 if the difference is negative.
 static struct timespec difference(struct timespec a, struct timespec b) {
     struct timespec left = {.tv_sec = a.tv_sec - b.tv_sec, .tv_nsec = a.tv_nsec - b.tv_nsec};
     if (left.tv_nsec < 0) left.tv_sec--, left.tv_nsec += (long)SECOND;

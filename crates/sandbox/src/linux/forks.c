@@ -27,12 +27,13 @@
 
 #define NAME_BYTES 16
 // The number of descriptors in a request: a child's standard output and error, its socket to the server, the lifeline
-// of its init (see `be_init`), and its side channel.
+// of its init (see `be_init`), and its side channel (see `passing.rs`).
 #define DESCRIPTORS 5
 #define LIFELINE 3
-// The maximum number of live children. A server runs fewer at once. A further child is reported as killed.
+// The maximum number of live children, more than the concurrent runs of a server. A further child is reported as
+// killed.
 #define CHILDREN_MAX 4096
-// More capabilities than a kernel has. This bound ends the loop if the seccomp filter of a container lets each call
+// More capabilities than a kernel has. Ends the loop over capabilities if a container's seccomp filter lets every call
 // succeed.
 #define CAPABILITIES_MAX 64
 // System calls that older headers do not have. Their numbers are the same on all architectures.
@@ -161,8 +162,8 @@ static void ignore(int signal) { (void)signal; }
 
 // Reports to the server that the fork server is ready. Then forks children until the server closes its end of `socket`.
 //
-// Returns in each child: 1 if a script waits for the child, otherwise 0. Stores the descriptors of the child in
-// `descriptors`. Returns in the fork server only if this Python has no functions for a fork: -1.
+// Returns in each child: 1 if a script waits for the child, otherwise 0. Stores the child's descriptors in
+// `descriptors`. In the fork server, returns only on failure: -1 if this Python has no functions for a fork.
 PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptors[DESCRIPTORS]) {
     int is_awaited;
     if (!PyOS_BeforeFork || !PyOS_AfterFork_Child) return -1;
@@ -173,7 +174,7 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
     sigaddset(&ends, SIGCHLD);
     sigprocmask(SIG_BLOCK, &ends, &usual);
     sigaction(SIGCHLD, &interrupt, &before);
-    // Only once for all children, because this call runs Python code, which changes the memory.
+    // Call this only once for all children, because it runs Python code, which changes the memory.
     PyOS_BeforeFork();
     send_all(requests, "ready\n", 6);
     while (1) {

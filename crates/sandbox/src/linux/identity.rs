@@ -24,10 +24,10 @@ pub(crate) enum RunUser {
 }
 
 impl RunUser {
-    /// Returns the user for the runs of a server that runs as this process's user.
+    /// Returns the user for runs. Call this as the server's user.
     ///
     /// If the server's user namespace does not map `nobody`, the runs keep the server's user even if this user is root.
-    /// Outside of the namespace, such a root user is an ordinary user.
+    /// Outside of the namespace, this root user is an ordinary user.
     pub(crate) fn of_server() -> Self {
         let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
             Ok(uid_map) => maps_nobody(&uid_map),

@@ -1,17 +1,17 @@
 //! Watches the memory of a run, as the sum over all its processes. This module never kills a process.
 //!
-//! `setrlimit(2)` limits the address space of one process. Such a limit is not useful, because libraries reserve
-//! gigabytes that they never touch, and a script can have many processes. So the watch samples the memory in use. The
-//! result of a sample is a [`Look`]. Each sample counts:
+//! `setrlimit(2)` limits only the address space of one process. But libraries reserve gigabytes that they never touch,
+//! and a script can have many processes. So the watch samples the memory in use. The result of a sample is a [`Look`].
+//! Each sample counts:
 //!
 //! - **Pages of the processes.** Pages that processes share after a fork must count only once. An exact count is slow,
 //!   because the kernel walks through all page tables. So the watch first takes the lower of two cheap upper bounds.
 //!   The first is the sum of the resident pages of all processes. The second is the number of pages that all processes
 //!   ever took. For each process, this is the number of page faults or the growth of the resident pages, whichever is
-//!   greater. The second is an upper bound for two reasons. Transparent huge pages are off in a run, so each new page
-//!   and each copy of a shared page takes one fault. And the seccomp filter denies processes that share their memory.
-//!   If both bounds exceed the limit, the watch counts the pages exactly (`smaps_rollup`), one process at a time, so
-//!   that the watching process is never busy for long.
+//!   greater. This bound holds for two reasons. Transparent huge pages are off in a run, so each new page and each copy
+//!   of a shared page takes one fault. The seccomp filter denies processes that share their memory, so no process takes
+//!   pages for another. If both bounds exceed the limit, the watch counts the pages exactly (`smaps_rollup`), one
+//!   process at a time, so that the watching process is never busy for long.
 //! - **Kernel memory** for the run: page tables, data about mappings, and buffers of sockets and pipes. Each buffer
 //!   counts with its maximum size.
 //!
@@ -42,8 +42,8 @@ const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 /// The maximum growth of a run's memory on one processor, in bytes per second. The next sample is taken before the run
-/// could use up its remaining memory at this rate. The rate is higher than the growth of socket buffers, which grow by
-/// up to 3 GiB per second because filling a buffer causes no page faults.
+/// could use up its remaining memory at this rate. It is above the growth of socket buffers: up to 3 GiB per second,
+/// because filling them causes no page faults.
 const GROWTH_RATE: u64 = 4 << 30;
 
 /// The maximum sum of the resident pages of all processes, as a multiple of the memory limit. The sum may exceed the
@@ -95,15 +95,16 @@ const LOOK_COST: u32 = 5;
 
 /// The maximum delay of the next sample if this sample had to wait for a processor. Without a delay, the samples of
 /// many runs would take processor time from the runs. A delay is acceptable, because a run's memory grows more slowly
-/// on a busy machine. The delay is limited, because the run itself may be the reason why the samples have to wait.
+/// on a busy machine. The delay is limited, because the run itself may keep the machine busy.
 const BUSY_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// A run's memory is treated as growing if the memory has increased since the last sample by more than the run's memory
-/// limit divided by this number.
+/// A run's memory counts as growing if it has increased since the last sample by more than the memory limit divided by
+/// this number.
 const GROWTH_SEEN: u64 = 32;
 
 /// The maximum number of consecutive incomplete samples. A sample is incomplete if a process ended during the sample or
-/// could not be read. Then other processes may be missing from the sample.
+/// could not be read. Then other processes may be missing from it. After more incomplete samples, the result is
+/// [`Look::Exceeded`].
 const INCOMPLETE_MAX: u32 = 40;
 
 /// The minimum interval between two searches of the whole machine for processes of a run. A search is needed if threads
@@ -121,8 +122,8 @@ const COUNTED_MAX: usize = 512;
 pub enum Look {
     /// The run is within its limits. The next sample must be taken within the time `next`.
     Within { next: Duration },
-    /// The run exceeds its limit for memory, mappings or threads. This result is also used if the run's processes, or
-    /// the memory of these processes, cannot be counted.
+    /// The run exceeds its limit for memory, mappings or threads. Also the result if the run's processes or their
+    /// memory cannot be counted.
     Exceeded,
     /// The run exceeds its limit for pipes. If a user has too many pipes, the kernel makes new pipes of this user
     /// smaller, and they may be too small for the user's other runs.
@@ -191,7 +192,7 @@ struct Usage {
 struct Sum {
     /// True if no process ended during the sample, and the memory of each process could be read.
     is_complete: bool,
-    /// True if no process or thread ended during the listing, so that the list of processes is complete.
+    /// True if the list of processes is complete, because no process or thread ended during the listing.
     is_listed: bool,
     resident_bytes: u64,
     kernel_bytes: u64,
@@ -214,8 +215,8 @@ impl Sum {
 struct Counting {
     /// The processes that are not counted yet.
     left: Vec<Pid>,
-    /// All processes of the count, including those that are already counted. The value is the process's resident memory
-    /// at the sample that found the process, in bytes.
+    /// All processes of the count, also the counted ones. The value is the process's resident memory at the last sample
+    /// that found the process, in bytes.
     known: HashMap<Pid, u64>,
     counted_bytes: u64,
     /// The value of [`MemoryWatch::allocated_bytes`] when the count first began. A restart does not change this value.
@@ -298,7 +299,7 @@ impl MemoryWatch {
         self
     }
 
-    /// Counts the time that this process has waited for a processor as waiting time of the run. Call this only if this
+    /// Adds the time that this process has waited for a processor to the run's waiting time. Call this only if this
     /// process has done nothing but start the run.
     pub(crate) fn with_own_waits(mut self) -> Self {
         self.share.charge(self.times_of("self").unwrap_or_default().waited);
@@ -364,8 +365,8 @@ impl MemoryWatch {
     /// exact count also takes the time that the kernel needs to walk through the pages of one process.
     fn sample_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
-        // If `python` has ended, the run is over, and an incomplete sample does not matter. The server may notice the
-        // end late.
+        // If `python` has ended, an incomplete sample does not matter: the run is over, but the caller has not noticed
+        // it yet.
         let is_seen = sum.is_complete || has_ended(python);
         self.incomplete = if is_seen { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
@@ -447,7 +448,7 @@ impl MemoryWatch {
             sum.is_complete &= usage.is_some();
             let usage = usage.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
-            // Pages that were taken before the fork are charged to the parent, as long as the parent exists.
+            // The parent, if it exists, is charged with the pages that it took before the fork.
             let parent = before.get(&stat.parent);
             let has_parent =
                 present.contains(&stat.parent) && (parent.is_some() || before.is_empty());
@@ -458,7 +459,7 @@ impl MemoryWatch {
                     faults.saturating_mul(self.page_bytes).max(grown)
                 }
                 None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
-                // A new process may hold pages of a parent that exited between two samples.
+                // The parent ended between two samples, and this process may hold its pages.
                 None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
@@ -505,14 +506,13 @@ impl MemoryWatch {
         })
     }
 
-    /// If all threads of the process are ending, the process's memory is already released, so this function returns an
-    /// empty usage. Otherwise returns `None`.
+    /// Returns an empty usage if all threads of the process are ending, because its memory is then already released.
+    /// Otherwise returns `None`.
     fn usage_at_end(&self, pid: Pid) -> Option<Usage> {
         self.table.has_only_ending_threads(pid).then(Usage::default)
     }
 
-    /// Returns whether the run has more than its share of its user's pipes. If the user's limit is exceeded, new pipes
-    /// of the user's other processes are smaller, and may be too small for these processes.
+    /// Returns whether the run has more than its share of its user's pipes (see [`Look::TooManyPipes`]).
     fn has_too_many_pipes(&mut self, sum: Sum) -> bool {
         let Some(pages) = self.pipe_pages else { return false };
         let share = pages / PIPE_PAGES / PIPES_SHARE / self.neighbours.most.max(1);
@@ -645,9 +645,9 @@ impl MemoryWatch {
         (ran, self.times_of("thread-self").unwrap_or_default().waited)
     }
 
-    /// Calls `read` with the folder of a process in `/proc`. If the process's first thread ends before the others
-    /// (`is_ending`), the files in this folder may be empty. Then calls `read` with the folder of another thread,
-    /// because each thread's folder describes the whole process.
+    /// Calls `read` with the folder of a process in `/proc`. If the process's first thread has ended before the others
+    /// (`is_ending`), the files in this folder may be empty. Then calls `read` with the folder of each other thread,
+    /// until one succeeds. Each thread's folder describes the whole process.
     fn of_a_thread<T>(
         &self,
         pid: Pid,
@@ -670,7 +670,7 @@ fn pause_after(ran: Duration, waited: Duration) -> Duration {
     of_busy.max(ran * (LOOK_COST - 1))
 }
 
-/// Returns whether a process has ended and its parent has waited for it.
+/// Returns whether a process has ended and was reaped.
 fn has_ended(process: Pid) -> bool {
     kill(process, None) == Err(Errno::ESRCH)
 }

@@ -1,5 +1,5 @@
-//! The Linux code that several processes of a run share, such as filters, control groups and process lists. This module
-//! never decides which limits a run gets.
+//! Contains the Linux code that several processes of a run share, such as filters, control groups and process lists.
+//! This module never decides which limits a run gets.
 
 pub(super) mod addresses;
 pub(super) mod capabilities;

@@ -239,8 +239,8 @@ fn parse_stat(text: &str) -> Option<Stat> {
 
 /// Kills the children of `parent` that `is_to_be_killed` selects, and all descendants of these children.
 ///
-/// First stops all these processes, until the listing finds no new process, because a stopped process cannot fork.
-/// Without the stop, processes that fork without end could outrun the kills.
+/// First stops all these processes, and lists them again until no new process appears, because a stopped process cannot
+/// fork. Otherwise processes that fork without end could outrun the kills.
 pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
     let Ok(table) = ProcessTable::open() else {
         return signal(children().iter().filter(|pid| is_to_be_killed(pid)), Signal::SIGKILL);

@@ -12,14 +12,14 @@
 //! **The waiting time.** A run may reach its time limit because other processes kept it from the processors. To detect
 //! this, the watch samples two times of each thread: how long the thread ran, and how long it waited while it could
 //! have run (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. This waiting time must not be
-//! charged to other processes. So a run is entitled to the time that its busiest thread wanted. Only the part of this
-//! time that all threads of the run together did not get is charged to other processes. The work of a process that
+//! charged to other processes. So a run is entitled to the time that its busiest thread ran or waited. Other processes
+//! are charged with this time, minus the time that all threads of the run together ran. The work of a process that
 //! ended between two samples is unknown. In this case, the account assumes that the run had a processor, so that no
-//! script can starve itself with short-lived processes. The samples come at irregular times, so that a script cannot
-//! avoid them. A weight that was lowered because of the run's own threads may stay low after these threads ended,
-//! because an ordinary user is not allowed to raise a weight. The waiting time of such a run is not charged to other
-//! processes, because the run itself has caused the low weight. The waiting time is charged to other processes if the
-//! number of runs alone would have lowered the weight as far.
+//! script can appear starved by starting short-lived processes. The samples come at irregular times, so that a script
+//! cannot avoid them. A weight that was lowered because of the run's own threads may stay low after these threads
+//! ended, because an ordinary user is not allowed to raise a weight. Then the run itself has caused the low weight, and
+//! its waiting time is not charged to other processes. The waiting time is charged to other processes if the number of
+//! runs alone would have lowered the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,8 +47,8 @@ const THREADS_LIKE_ONE: u64 = 4;
 
 /// The maximum nice value, which gives the lowest weight (`nice(2)`).
 const NICE_MAX: i32 = 19;
-/// The difference between two nice values in use. Only few values are used, because an ordinary user may set the
-/// weights of only ten sessions per second.
+/// The difference between neighbouring nice values that the supervisor sets. Few different values mean few changes of
+/// a weight. An ordinary user may change the weights of only ten sessions per second.
 const NICE_STEP: usize = 5;
 
 /// A run was not starved if other processes kept it waiting for less than the observed time divided by this number.
@@ -82,8 +82,7 @@ impl ProcessorTime {
         self.kept_waiting > self.ran && self.kept_waiting > self.observed / WAIT_SHARE_MIN
     }
 
-    /// Returns whether the run neither had nor wanted a processor for most of the time, because it waited for something
-    /// else.
+    /// Returns whether, for most of the time, the run neither had a processor nor waited for one.
     pub fn has_slept(&self) -> bool {
         self.observed > Duration::ZERO && self.ran + self.kept_waiting < self.observed / 2
     }
@@ -217,9 +216,9 @@ impl ProcessorShare {
         competing
     }
 
-    /// Adds an interval to the account. `runs` is the number of runs in this interval. If the run's own threads have
-    /// lowered the weight further than the number of runs has ever required, ignores the time that the run waited for a
-    /// processor, because the run itself has caused the low weight.
+    /// Adds an interval to the account. `runs` is the number of runs in this interval. Ignores the time that the run
+    /// waited for a processor if the run's own threads have lowered the weight further than the number of runs has ever
+    /// required, because the run itself then caused the low weight.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -287,7 +286,7 @@ impl ProcessorShare {
 }
 
 /// Lowers the weight of this process and of its session according to the number of runs. Call this before Python
-/// starts, because starting Python takes as much processor time as running many scripts. If this call fails, the watch
+/// starts, because starting Python takes as much processor time as many scripts together. If this call fails, the watch
 /// lowers the weight later.
 pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     let nice = nice_of(runs, processors());
@@ -399,8 +398,8 @@ fn weighed(runs: u64, competing: u64) -> u64 {
     runs.saturating_mul(competing.div_ceil(THREADS_LIKE_ONE).max(1))
 }
 
-/// Returns the nice value at which this number of threads together weighs as much as one thread per processor. All runs
-/// together may have at most this weight.
+/// Returns the nice value at which this number of threads together weighs at most as much as one thread per processor,
+/// rounded up to a multiple of [`NICE_STEP`] or to [`NICE_MAX`].
 fn nice_of(threads: u64, processors: u64) -> i32 {
     let mut room = processors.saturating_mul(64);
     let wanted = threads.saturating_mul(64);
@@ -432,7 +431,7 @@ fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Opti
     Some(usage)
 }
 
-/// Returns the times of the threads of a process. Skips threads with times that cannot be read.
+/// Returns the times of a process's threads. Skips threads whose times cannot be read.
 fn times_of_threads(table: &ProcessTable, pid: Pid, threads: u64) -> Vec<(Pid, Times)> {
     let read = |folder: &str| Times::parse(&table.read(&format!("{folder}/schedstat")).ok()?);
     if threads <= 1 {
@@ -454,8 +453,8 @@ mod tests {
 
     const TENTH: Duration = Duration::from_millis(100);
 
-    /// Returns the account of a run after ten intervals of a tenth of a second. In each interval, each of its `threads`
-    /// runs for the first number of microseconds in `times`, and waits for the second number. If `times` is `None`, the
+    /// Returns the account of a run after ten intervals of a tenth of a second. In each interval, each of its
+    /// `threads` runs for `times.0` microseconds and waits for `times.1` microseconds. If `times` is `None`, the
     /// times are unknown.
     fn account(threads: i32, times: Option<(u64, u64)>) -> ProcessorTime {
         let mut time = ProcessorTime::default();

@@ -33,12 +33,12 @@ impl SignalScope {
     /// Kills every process of the run, except for this process, with one system call.
     pub(crate) fn kill_all(&self) {
         let Self(()) = self;
-        // Ignore a failure: it means that no other process exists.
+        // Ignore a failure: no other process exists.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }
 }
 
-/// Restricts the signals of this process to itself and its descendants.
+/// Restricts the signals of this process to itself and the processes that it starts later.
 pub(crate) fn restrict() -> Result<(), LaunchError> {
     let restricted = || -> Result<RulesetStatus, RulesetError> {
         let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);

@@ -50,7 +50,7 @@ pub(crate) fn become_python() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let Err(error) = closed.and_then(|()| carry_out(&supervisor));
-    // Ignore failed writes: they mean that the supervisor has ended, and then it does not need the error.
+    // Ignore failed writes: the supervisor has ended, so it needs no error.
     let _ = serde_json::to_writer(&supervisor, &error);
     let _ = (&supervisor).write_all(b"\n");
     ExitCode::FAILURE
@@ -72,8 +72,8 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
         return Err(LaunchError::DropIdentity(nix::errno::Errno::EPERM.into()));
     }
     std::env::set_current_dir(&launch.scratch).or_fail(LaunchError::EnterScratch)?;
-    // Give the descriptor for pictures its fixed number. Python inherits this descriptor, so keep it open until this
-    // process becomes Python.
+    // Give the side channel its fixed number (`PICTURES_FD`). Keep this descriptor open until this process becomes
+    // Python, which inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     limit(&launch)?;

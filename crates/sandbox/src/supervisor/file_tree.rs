@@ -2,8 +2,7 @@
 //! decides which paths are readable.
 //!
 //! The tree is laid out next to the machine's tree, in a mount namespace of the run. When the tree is complete, the
-//! run's processes enter it (`pivot_root(2)`). Then paths outside of the plan do not exist for these processes, instead
-//! of being forbidden.
+//! run's processes enter it (`pivot_root(2)`). For these processes, paths outside of the plan then do not exist.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -60,7 +59,7 @@ impl FileTree {
         // Make all mounts private, because mounts made here must not propagate to other namespaces.
         mount_none("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)
             .map_err(LaunchError::IsolateMounts)?;
-        // Set the umask, because every user must be able to enter the folders, independent of the server's umask.
+        // Set the umask, so that every user can enter the folders even if the server's umask is stricter.
         umask(Mode::from_bits_truncate(0o022));
         mount_temporary(Path::new(STAGE), INERT, "mode=0755,size=1m")?;
         make_folder(&staged(OLD_ROOT))?;

@@ -58,7 +58,7 @@ pub(crate) struct Init {
 }
 
 /// Starts Python according to `order`. Python reads `input` from standard input, and inherits standard output and error
-/// from this process. After this call, only Python holds `pictures`.
+/// from this process. After this call, only Python holds `pictures`, its end of the side channel.
 ///
 /// The call changes this process permanently. At tier 3 this process enters the run's file tree, and the run's
 /// namespaces for network, host name and shared memory. At the other tiers this process can then send signals only to
@@ -70,12 +70,12 @@ pub(super) fn launch(
 ) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
     // Create the group before this process leaves the machine's file tree. If the launch fails, the launcher is dropped
-    // before the group, so the group is empty when it is removed.
+    // first, which kills it, so the group is empty when it is dropped and removed.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
-        // Write the libraries before the scratch folder belongs to another user, because that user could replace the
+        // Write the libraries before the scratch folder gets another owner, because the new owner could replace the
         // folder with a symlink.
         for library in Library::of(order) {
             library.place(&library.path).or_fail(LaunchError::CreateScratch)?;
@@ -97,9 +97,9 @@ pub(super) fn launch(
         return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces(user)?;
-    // Start init and the launcher now, so that they start while this process lays out the tree. Their start takes about
-    // as long as laying out the tree. If a later step fails, the launcher is dropped before init, because process 1
-    // cannot be reaped before all other processes of its namespace.
+    // Start init and the launcher now, so that they start while this process lays out the tree, which takes about as
+    // long. If a later step fails, the launcher is dropped before init, because process 1 cannot be reaped before all
+    // other processes of its namespace.
     let mut init = own_program(INIT_ARGUMENT);
     // Init must not inherit the output streams, so that they close when Python ends.
     init.stdout(Stdio::null()).stderr(Stdio::null());
@@ -210,7 +210,7 @@ impl Starting {
         message: &[u8],
         pictures: Option<OwnedFd>,
     ) -> Result<Pid, LaunchError> {
-        // Ignore a failure: it means that the launcher has ended, and its error is read below.
+        // Ignore a failure: the launcher has ended, and its error is read below.
         let _ = passing::send(&self.socket, pictures.as_ref().map(OwnedFd::as_fd))
             .and_then(|()| self.socket.write_all(message));
         drop(pictures);

@@ -70,9 +70,9 @@ pub(crate) fn start(
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
-    // Give this process the initial scheduler weight of a run, because many launches at once would take the processors
-    // from the server. Skip this for an ordinary user: such a user may set the weights of only ten sessions per second,
-    // and the runs themselves need these changes of weights.
+    // Lower the scheduler weight of this process to a run's weight, because many launches at once would take the
+    // processors from the server. Do this only as root: an ordinary user may set the weights of only ten sessions per
+    // second, and needs these changes for the runs themselves.
     if Uid::effective().is_root() {
         processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
     }
@@ -109,7 +109,7 @@ fn asked_to_end(signal_fd: &SignalFd) -> bool {
     ends
 }
 
-/// Returns the number of a signal, which is the value of the enum.
+/// Returns the number of a signal.
 fn number(signal: Signal) -> i32 {
     #[expect(clippy::as_conversions, reason = "the only way from an enum to its value")]
     {
@@ -182,8 +182,8 @@ impl Run {
         self.end_all(None);
     }
 
-    /// Kills the run as [`Self::end`] does. If `signals` is given, the signal about the end of a child also ends the
-    /// current pause between two kills.
+    /// Kills the run as [`Self::end`] does. If `signals` is given, the end of a child (SIGCHLD) cuts the pause between
+    /// two kills short.
     fn end_all(&mut self, signals: Option<&SignalFd>) {
         let mut round = KILL_ROUND;
         while self.reap() {
@@ -213,7 +213,7 @@ impl Run {
                 // When process 1 dies, the kernel kills every process of the PID namespace. Ignore a failure: process
                 // 1 may have ended already, and killing a child cannot fail for another reason.
                 let _ = kill(init.pid, Signal::SIGKILL);
-                // Do not signal Python after it was reaped, because its PID may belong to another process.
+                // Do not signal Python after it was reaped, because another process may have its PID by then.
                 if self.ended.is_none() {
                     let _ = kill(self.python, Signal::SIGKILL);
                 }
@@ -254,7 +254,7 @@ impl Run {
             }
             if !is_settled && self.memory.as_ref().is_some_and(MemoryWatch::is_settled) {
                 is_settled = true;
-                // Ignore a failed write: it means that the server died, which the next round detects.
+                // Ignore a failed write: the server died, which the next round detects.
                 let _ = (&mut &*control).write_all(&[SETTLED]);
             }
         }
@@ -285,8 +285,8 @@ impl Run {
 }
 
 /// Blocks the signals that end a run or announce a child's end, and returns a descriptor that receives them. Call this
-/// after Python was started, because Python inherits the signal mask. If a child ended before this call, the first
-/// [`Run::reap`] notices it.
+/// after Python was started, because Python would inherit the blocked signals. If a child ended before this call, the
+/// first [`Run::reap`] notices it.
 fn block_signals() -> io::Result<SignalFd> {
     let signals =
         SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);

@@ -2,11 +2,10 @@
 //! module never decides anything about the script.
 //!
 //! The supervisor is our own binary, started again. It starts before any async runtime exists, so it is small and has
-//! one thread at its start. It ends a run when Python ends, when the run exceeds its memory limit, when the server
-//! requests the end, or when the server dies. If the server dies, even by SIGKILL, the kernel closes the server's
-//! socket, which the supervisor notices. The supervisor reports only when every process of the run is dead and
-//! reaped, however long that takes. Then it removes the run's folder and exits. The server never kills the
-//! supervisor.
+//! one thread at its start. It ends a run when Python ends, when the run exceeds a watched limit, when the server
+//! requests the end, or when the server dies. The supervisor notices any death of the server, even by SIGKILL, because
+//! the kernel closes the server's socket. The supervisor reports only when every process of the run is dead and reaped,
+//! however long that takes. Then it removes the run's folder and exits. The server never kills the supervisor.
 
 #[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "linux.rs")]
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
@@ -88,8 +87,8 @@ fn prepare_and_start(
     let null = File::options().write(true).open("/dev/null");
     let null = null.or_fail(LaunchError::PrepareProcess)?;
     let mut run = platform::start(order, input, pictures)?;
-    // Close the output streams of this process. The server reads them to their end, which must come when the run's
-    // last process ends.
+    // Close this process's output streams. The server reads them until every writer has closed them, which must happen
+    // when the run's last process ends.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
     if let Err(error) = closed {
         run.end();

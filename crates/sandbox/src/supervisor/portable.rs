@@ -50,8 +50,8 @@ pub(super) fn start(
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
-    // Give the descriptor for pictures its fixed number. Python inherits this descriptor, so keep it open while Python
-    // is started.
+    // Give the side channel its fixed number (`PICTURES_FD`). Keep this descriptor open until Python, which inherits
+    // it, is started.
     let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
@@ -126,7 +126,7 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
         let status = python.wait().map(|status| {
             status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
         });
-        // Ignore a failure: it means that the wait has failed, so no receiver exists.
+        // Ignore a failure: the wait has failed, so no receiver exists.
         let _ = ended.send(Event::PythonEnded(status));
     });
     let mut control = control.try_clone()?;

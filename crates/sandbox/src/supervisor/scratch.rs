@@ -77,7 +77,7 @@ pub fn sweep(place: &Path) {
     }
 }
 
-/// Returns whether the name has this program's form: `qwed-mcp-{id}`, or `qwed-mcp-{word}-{id}`.
+/// Returns whether the name has this program's form: `qwed-mcp-{id}` or `qwed-mcp-{word}-{id}`, also with [`UNLOCKED`].
 fn is_ours(name: &OsStr) -> bool {
     let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { return false };
     let rest = rest.strip_suffix(UNLOCKED).unwrap_or(rest);

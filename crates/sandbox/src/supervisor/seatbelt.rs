@@ -29,8 +29,8 @@ use crate::{LaunchError, Limits, Order, SeatbeltOrder, passing};
 /// The line that Python sends when it is in the sandbox.
 const ENTERED: &[u8] = b"entered\n";
 
-/// The timeout for each read and each write on the socket to the run's process. The process is first the launcher,
-/// which then executes Python.
+/// The timeout for each read and each write on the socket to the run's process, which is first the launcher, then
+/// Python.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum length of a message of the launcher or of Python, in bytes.
@@ -96,9 +96,8 @@ pub(super) fn start(
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
     // Block the signals before the child exists, because a signal that ends this process would leave the child running.
-    // Also block the signals before any thread exists, so that every thread inherits the signal mask. Otherwise these
-    // threads could receive a signal instead of the thread that waits for signals. The launcher inherits the signal
-    // mask and resets it.
+    // Also block the signals before any thread exists. Every thread inherits the mask, so only the thread that waits
+    // for signals receives them. The launcher inherits the mask and resets it.
     asking_signals().thread_block().or_fail(LaunchError::PrepareProcess)?;
     let program = std::env::current_exe().or_fail(LaunchError::StartLauncher)?;
     let child = Command::new(program)
@@ -112,7 +111,7 @@ pub(super) fn start(
     let mut orders =
         serde_json::to_vec(&launch).map_err(io::Error::from).or_fail(LaunchError::StartLauncher)?;
     orders.push(b'\n');
-    // Ignore a failure: it means that the launcher has ended, and its error is read below.
+    // Ignore a failure: the launcher has ended, and its error is read below.
     let _ = passing::send(&socket, pictures.as_ref().map(OwnedFd::as_fd))
         .and_then(|()| (&socket).write_all(&orders));
     drop(pictures);
@@ -212,7 +211,7 @@ fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<()
 /// Sends Python its input in a thread, so that the run can be ended even if importing a package never ends.
 fn send(socket: UnixStream, input: Vec<u8>) {
     thread::spawn(move || {
-        // Ignore a failure: it means that Python has ended, which another thread notices.
+        // Ignore a failure: Python has ended, which another thread notices.
         let _ = socket.set_write_timeout(None).and_then(|()| (&socket).write_all(&input));
         let _ = socket.shutdown(std::net::Shutdown::Both);
     });

@@ -126,8 +126,8 @@ impl RunLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns the next rows after row `after` that are about the end of a run of this replica. Skips runs that
-    /// retention removed. Each result is a run id, the details, and the row's number.
+    /// Returns the next rows after row `after` that are about the end of a run of this replica. Skips runs whose files
+    /// were removed. Each result is a run id, the details, and the row's number.
     fn ends_after(&self, after: i64) -> Result<Vec<(String, String, i64)>, StoreError> {
         let own = self.instance.clone();
         self.ask(move |session| {

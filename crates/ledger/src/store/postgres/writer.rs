@@ -1,8 +1,8 @@
-//! The single writer of a replica. It writes the jobs of all calls of this process, in their order.
+//! The single writer of a replica. It writes the jobs of this process in the order of their submission.
 //!
 //! All waiting jobs are written as one group with one commit, because a commit waits for the database's disk. A group
-//! is written completely or not at all. Advisory locks prevent two replicas from changing tokens, or counting the same
-//! user's runs, at the same time. The locks end with the transaction.
+//! is written completely or not at all. Advisory locks, held until the transaction ends, prevent replicas from changing
+//! tokens, or counting a user's runs, at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Job {
     }
 }
 
-/// The name of this replica, which identifies its chain, and the clock that each group sets to the database's time.
+/// The chain of this replica, with the clock that each group sets to the database's time.
 pub(super) struct OwnChain {
     pub(super) instance: String,
     pub(super) clock: Arc<Clock>,

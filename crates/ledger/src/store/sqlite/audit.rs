@@ -47,7 +47,7 @@ impl AuditLog for SqliteStore {
             transaction.execute_batch("SAVEPOINT rehearsal")?;
             append(transaction, &[AuditEntry::rehearsal()])?;
             transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
-            // Set the version to its current value. The version stays the same, but SQLite must write to the disk.
+            // Setting the version to its current value changes nothing, but makes SQLite write to the disk.
             let version = crate::store::error::SCHEMA_VERSION;
             transaction.pragma_update(None, "user_version", version)
         })
@@ -194,8 +194,8 @@ fn for_each_after(
     Ok(())
 }
 
-/// Returns a text for a value that is a blob or invalid UTF-8. The result differs from every original text, so
-/// verification finds that the row's hash is wrong.
+/// Returns a text for a value that is a blob or invalid UTF-8. The added U+FFFD makes it differ from the original text,
+/// so verification finds that the row's hash is wrong.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
 }
@@ -213,7 +213,8 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
             Ok(text) => text.to_owned(),
             Err(_) => no_text(bytes),
         }),
-        // In SQL, a blob never equals a text, even if both have the same bytes. So verification must report a blob.
+        // Verification must report a blob, because queries miss it: in SQL, a blob never equals a text with the same
+        // bytes.
         ValueRef::Blob(bytes) => Some(no_text(bytes)),
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),

@@ -110,7 +110,7 @@ fn a_store_that_was_replaced_is_neither_read_nor_written_to() {
     );
 }
 
-/// Jobs that wait during a write are written together, but at most [`GROUP_MAX`] of them.
+/// Checks that jobs that wait during a write are written in groups of at most [`GROUP_MAX`].
 #[test]
 fn what_waits_is_written_in_groups() {
     let (folder, store) = store();

@@ -80,7 +80,7 @@ impl TokenStore for SqliteStore {
         })
     }
 
-    // This query reads the whole log. It takes a tenth of a second for some 100,000 rows.
+    // This query reads the whole log. It takes about 0.1 seconds for 100,000 rows.
     fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(

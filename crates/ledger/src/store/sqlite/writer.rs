@@ -1,4 +1,4 @@
-//! The single writer of an embedded store. It writes the jobs of all calls of this process, in their order.
+//! The single writer of an embedded store. It writes the jobs of this process in the order of their submission.
 //!
 //! One thread writes all waiting jobs as one group in one transaction, because each commit waits for the disk. The
 //! thread sends the results after the commit. A lock file lets processes take turns.
@@ -65,8 +65,8 @@ where
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A savepoint keeps a failed job from affecting the other jobs of its group. If this statement itself fails,
-        // the disk is full or does not respond, so the whole transaction fails.
+        // A savepoint keeps a failed job from affecting the other jobs of its group. If this statement fails, for
+        // example because the disk is full, the whole transaction fails.
         transaction.execute_batch("SAVEPOINT job")?;
         let done = catch_unwind(AssertUnwindSafe(|| work(transaction)));
         let end = match done {
@@ -74,7 +74,7 @@ where
             Ok(Err(_)) | Err(_) => "ROLLBACK TO job; RELEASE job",
         };
         transaction.execute_batch(end)?;
-        // After a panic, `done` is `None`, and the waiting caller receives `GivenUp`.
+        // After a panic, `self.done` is `None`, so `reply` sends `GivenUp`.
         self.done = done.ok().map(|done| done.map_err(|error| error_of(&self.file.path, error)));
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Writer {
     }
 }
 
-/// Finishes the running transaction and closes the database, without waiting for other processes. Callers have already
+/// Writes the remaining jobs and closes the database. Jobs fail if another process is writing. Callers have already
 /// waited for the writes that must not be lost.
 impl Drop for Writer {
     fn drop(&mut self) {

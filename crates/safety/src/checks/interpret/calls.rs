@@ -51,7 +51,7 @@ const CHANGING_METHODS: &[&str] = &[
     "write",
 ];
 
-/// Functions with a result that differs from call to call, and functions that change their argument.
+/// Functions with effects, or with a result that differs from call to call.
 const IMPURE: &[&str] = &[
     "next",
     "input",
@@ -82,7 +82,7 @@ const IMPURE: &[&str] = &[
     "locals",
 ];
 
-/// Functions of the standard library that only change their first argument.
+/// Functions of the standard library that change their first argument, and no other argument.
 const CHANGES_FIRST: &[&str] = &[
     "setattr",
     "delattr",
@@ -615,8 +615,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns whether a body consists only of assignments, definitions, calls of `print`, and `if` statements with such
-/// bodies. A `return` is allowed only at the end.
+/// Returns whether a body consists only of assignments, definitions, calls of `print`, and `if` statements. A branch of
+/// an `if` may also be one `raise`. A `return` is allowed only at the end, outside of branches.
 fn is_straight(body: &[Stmt]) -> bool {
     body.iter().enumerate().all(|(place, stmt)| match stmt {
         Stmt::Assign(_)
@@ -669,7 +669,8 @@ fn is_pure(function: &StmtFunctionDef, work: &Work) -> bool {
     !function.is_async && flags::is_pure(&function.body, work, &|path| is_listed(path, IMPURE))
 }
 
-/// Returns whether an expression is the result of a call, so that no name refers to the object.
+/// Returns whether an expression is a call of a function, or of a method on such a call. Assumes that no name refers to
+/// the result.
 fn is_temporary(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call) if !matches!(&*call.func, Expr::Attribute(_)) || {
         let Expr::Attribute(attribute) = &*call.func else { return false };

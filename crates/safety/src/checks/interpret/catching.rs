@@ -99,8 +99,7 @@ impl<'a> Interpreter<'a, '_> {
     /// successfully, and no later check depends on the exception.
     pub(super) fn quiet_catch(&mut self, it: &'a StmtTry) -> Option<Catch> {
         let mut all = Catch::default();
-        // The exceptions for which an earlier handler ends the script unsuccessfully. Later handlers do not receive
-        // these exceptions.
+        // The exceptions for which an earlier handler ends the script unsuccessfully.
         let mut ending = Catch::default();
         let mut quiet: Vec<&'a [Stmt]> = Vec::new();
         for ExceptHandler::ExceptHandler(handler) in &it.handlers {
@@ -148,8 +147,7 @@ impl<'a> Interpreter<'a, '_> {
         !influence.reaches(&changes.names)
     }
 
-    /// Returns all names that are bound or changed in the functions and loops around a body, and the names of these
-    /// functions.
+    /// Calls [`flags::names_around`] for the first statement of a body.
     pub(super) fn names_around(&self, body: &'a [Stmt]) -> HashSet<&'a str> {
         let Some(first) = body.first() else { return HashSet::default() };
         flags::names_around(self.body, first.range(), self.work)
@@ -228,7 +226,7 @@ fn exits_successfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
 }
 
 /// Returns the ranges of the statements that can fail without ending the script. These are the bodies of `try`
-/// statements that catch exceptions, and the bodies of `with contextlib.suppress(…)`.
+/// statements with handlers, or with a `finally` that replaces the failure, and the blocks of `contextlib.suppress(…)`.
 fn caught_ranges(body: &[Stmt], imports: &Imports<'_>, work: &Work) -> Vec<TextRange> {
     struct Finder<'a, 'w> {
         found: Vec<TextRange>,

@@ -37,9 +37,9 @@ impl Interpreter<'_, '_> {
         while let Some([of]) = values.operands(condition, Op::Not) {
             (condition, holds) = (*of, !holds);
         }
-        // Returns the expression that runs once for each element that a comprehension reads. A comprehension that
-        // searches for violations yields no element if the check succeeds. So a run must count the elements that the
-        // comprehension reads, and not the elements that it yields.
+        // Returns the expression that runs once for each element that a comprehension reads. Counting the elements
+        // that it yields would be wrong: a comprehension that searches for violations yields none if the check
+        // succeeds.
         let taken = |id: Id| {
             let mut of = id;
             for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Determines the value of each expression, as an `Id`. Expressions that always have the same value get the same `Id`.
+//! Determines the value of each expression, as an [`Id`].
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -337,8 +337,7 @@ impl<'a> Interpreter<'a, '_> {
         all == of || self.values.method(all).is_some_and(|(object, ..)| object == of)
     }
 
-    /// Returns the collection that a comprehension copies, for example `d` for `{key: value for key, value in
-    /// d.items()}`.
+    /// Returns the collection that a comprehension copies, for example `d` for `{k: v for k, v in d.items()}`.
     fn copied_by(&self, of: Of, parts: &[Id]) -> Option<Id> {
         let element_of = |id: Id| match self.values.node(id) {
             Node::Op(Op::Element(_), of) => of.first().copied(),

@@ -1,10 +1,11 @@
-//! Follows the values of a script through its statements in order, and judges the checks that it reaches. Never runs
-//! any of the script's code. To follow a statement is to determine the values that it binds and to judge its checks. To
-//! follow a function is to follow the statements of its body, with the values of its parameters.
+//! Follows the values of a script through its statements in order, and judges the checks among them. Never runs any of
+//! the script's code. To follow a statement is to determine the values that it binds and to judge its checks. To follow
+//! a function is to follow the statements of its body, with the values of its parameters.
 //!
-//! A name that is assigned in a loop, or differently in the branches of a statement, gets an unknown value. An object
-//! that may have changed gets an unknown value too. Calls of the script's own functions are followed to a small depth,
-//! so that a check in a function is judged with the arguments of its calls.
+//! A name that is assigned in a loop gets an unknown value. So does an object that may have changed, and a name with
+//! different values after the branches of a statement, except after an `if` with one condition. Calls of the script's
+//! own functions are followed to a small depth, so that a check in a function is judged with the arguments of its
+//! calls.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -43,9 +44,9 @@ const VALUES_MAX: usize = 40_000;
 /// loop variable. With more elements, the value of the loop variable is unknown.
 const FUNCTIONS_MAX: usize = 30;
 
-/// Finds the checks that cannot fail, and stores in each of these checks the reason why it cannot fail. `conditions`
-/// contains the source range of each check's condition. For each check that is about a collection, returns the
-/// expression that a run evaluates once for each element of the collection.
+/// Finds the checks that cannot fail, and stores the reason in each of these checks. `conditions` contains the source
+/// range of each check's condition. For each check that is about a collection, returns the expression that a run
+/// evaluates once for each element of the collection.
 pub(super) fn judge(
     body: &[Stmt],
     imports: &Imports<'_>,
@@ -197,8 +198,8 @@ struct Interpreter<'a, 'i> {
     general: Vec<bool>,
     /// The number of loops over generated collections around the current statement.
     general_loops: usize,
-    /// For each check that is about a collection, the expression that a run evaluates once for each element of the
-    /// collection.
+    /// For each check, the expression that a run evaluates for each element of the checked collection. `None` if the
+    /// check is not about a collection.
     elements: Vec<Option<TextRange>>,
     /// Two expressions for each comprehension. A run evaluates the first expression for each element that the
     /// comprehension reads, and the second expression for each element that the comprehension yields.
@@ -222,8 +223,8 @@ struct Interpreter<'a, 'i> {
     /// The values by which the script replaces attributes of imported modules, and assertion methods of objects. The
     /// key of an attribute is its qualified name. The key of a method is a dot and the method's name.
     replaced_functions: HashMap<String, Id>,
-    /// The object that the current call creates. Set only while the analysis evaluates the body of the
-    /// object's method `__init__` or `__post_init__`.
+    /// The object that the current call creates. Set only while the method `__init__` or `__post_init__` of the object
+    /// is followed.
     constructed: Option<Id>,
     catches: Vec<Catch>,
     influence: Option<Influence<'a>>,
@@ -508,7 +509,7 @@ impl<'a> Interpreter<'a, '_> {
         matches!(self.values.node(id), Node::Function(_) | Node::Class(_) | Node::Path(_))
     }
 
-    /// Gives an unknown value to each name that does not have the same value now and in all of `others`.
+    /// Gives an unknown value to each name whose current value differs from its value in one of `others`.
     pub(super) fn join(&mut self, others: &[HashMap<&'a str, Id>]) {
         let Some(frame) = self.frames.get(self.frame) else { return };
         let mut differ: HashSet<&'a str> = HashSet::default();
@@ -532,7 +533,7 @@ impl<'a> Interpreter<'a, '_> {
         names
     }
 
-    /// Returns the index of each frame around the current frame, and the names in this frame with their values.
+    /// For each frame around the current frame, returns its index and its names with their values.
     pub(super) fn outer_names(&self) -> Vec<(usize, HashMap<&'a str, Id>)> {
         let mut outer = Vec::new();
         let mut at = self.frame;
@@ -579,8 +580,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the names and the attributes that depend only on whether an exception was raised. The first map contains
-    /// the names, and the second map contains the attributes.
+    /// Returns the result of the function [`exception_flags`] for the script. Computes it at the first use.
     pub(super) fn exception_flags(&mut self) -> &[HashMap<&'a str, Flag<'a>>; 2] {
         let (body, conditions, work) = (self.body, self.conditions, self.work);
         self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))

@@ -9,8 +9,8 @@ use super::super::flags::Failures;
 use super::super::values::{Id, Node};
 use super::{CALLS_MAX, Callable, Interpreter};
 
-/// Stands for the mock by which `unittest.mock.patch` replaces a function if the call names no other replacement. This
-/// mock never raises an exception when it is called.
+/// The qualified name that stands for the mock with which `unittest.mock.patch` replaces a function by default. A call
+/// of this mock never raises an exception.
 const MOCK: &str = "unittest.mock.Mock";
 
 /// Methods of collections, texts and loggers. None of these methods raises an exception in order to report a failed

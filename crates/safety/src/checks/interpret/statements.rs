@@ -428,8 +428,8 @@ impl<'a> Interpreter<'a, '_> {
         self.facts.push(facts);
         let value = self.values.add(Node::Class(place));
         self.bind(&class.name, value);
-        // Each method is analysed where the script calls the method. Methods that the script does not call are analysed
-        // at the end, with unknown arguments.
+        // Methods are followed where the script calls them. Methods without a call are followed at the end, with
+        // unknown arguments.
         let before = self.names_now();
         self.statements(&class.body);
         let mut names = self.names_now();

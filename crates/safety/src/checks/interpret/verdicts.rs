@@ -12,7 +12,7 @@ use super::super::values::{Id, Node, Op, Type};
 use super::{Interpreter, Verdict};
 
 impl<'a> Interpreter<'a, '_> {
-    /// Judges the check at `range`, if a check is there. `truth` is the truth value of its condition.
+    /// Judges the check whose condition is at `range`, if there is one. `truth` is the condition's truth value.
     pub(super) fn check(&mut self, range: TextRange, truth: Truth) {
         let Some(place) = self.places.get(&range.start()).copied() else { return };
         if self.conditions.get(place) != Some(&range) {
@@ -48,7 +48,7 @@ impl<'a> Interpreter<'a, '_> {
             .is_some_and(|place| self.conditions.get(*place) == Some(&range))
     }
 
-    /// Judges the check at `range`, and records whether its condition is about a generated collection.
+    /// Like [`check`](Self::check), and records whether `condition` is about a generated collection.
     pub(super) fn check_condition(&mut self, range: TextRange, condition: Id, truth: Truth) {
         if let Some(place) = self.places.get(&range.start()).copied()
             && self.judge().is_general(condition)

@@ -60,8 +60,8 @@ impl Judge<'_, '_> {
         if matches!(values.type_of(id), Type::Solver | Type::CheckResult | Type::Generator) {
             return Some((true, Vacuity::TrueObject));
         }
-        // The called function is a class that another call creates, for example a call of `namedtuple`. So the result
-        // is an object of this class.
+        // The called function is a class that a function such as `namedtuple` created. Objects of such a class are
+        // always true.
         if let Some([class, _, ..]) = values.operands(id, Op::Call)
             && self.makes_class(*class)
         {
@@ -183,7 +183,8 @@ impl Judge<'_, '_> {
         METHODS.contains(&name)
     }
 
-    /// Returns whether a value is a guard of a QWED package. The results of guards are objects that are always true.
+    /// Returns whether a value is a guard, an object from a `qwed_…` package. Its `verify…` methods return objects that
+    /// are always true.
     fn is_guard(&self, object: Id) -> bool {
         self.values.call(object).is_some_and(|(path, _)| path.starts_with("qwed_"))
     }

@@ -97,8 +97,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the reason why a list of violations is always empty. The condition compares the list with an empty
-    /// collection, or its length with 0.
+    /// Returns the reason why a comprehension yields no element. `left` is the comprehension and `right` an empty
+    /// collection, or `left` is the comprehension's length or sum and `right` is 0.
     pub(super) fn is_never_filled(&self, left: Id, right: Id, depth: usize) -> Option<Vacuity> {
         let values = self.values;
         let none = values.literal(right).is_some_and(|it| it == 0.0);
@@ -111,7 +111,7 @@ impl Judge<'_, '_> {
         if is_empty { self.takes_none(parts, depth) } else { None }
     }
 
-    /// Returns whether `container` certainly contains `value`.
+    /// Judges `value in container`.
     pub(super) fn contains(&self, value: Id, container: Id) -> Truth {
         let values = self.values;
         if matches!(values.node(container), Node::Class(_)) && !values.is_literal(value) {

@@ -104,8 +104,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value is computed only from literals and exception flags. An exception flag is a name that
-    /// depends only on whether an exception was raised.
+    /// Returns whether a value is computed only from literals and exception flags ([`Op::Flag`]).
     fn is_only_flags(&self, id: Id) -> bool {
         let values = self.values;
         if self.spend().is_none() {
@@ -132,7 +131,7 @@ impl Judge<'_, '_> {
         *path == *"type" && self.has_type(self.values.type_of(*value), class)
     }
 
-    /// Returns whether two values are certainly equal.
+    /// Returns whether two values are certainly equal. Returns false for identical literals.
     pub(in super::super) fn is_same(&self, left: Id, right: Id) -> bool {
         let (left, right) = (self.copied(left), self.copied(right));
         if left == right {
@@ -146,7 +145,8 @@ impl Judge<'_, '_> {
         !one.is_empty() && one == other
     }
 
-    /// Returns the argument of a call that returns an equal value, for example `x` of `list(x)` or `x.copy()`.
+    /// Returns the argument of a call that returns an equal value, for example `x` for `list(x)` or `x.copy()`. Returns
+    /// other values unchanged.
     pub(super) fn copied(&self, id: Id) -> Id {
         let mut id = self.values.original(id);
         while let Some((path, [of])) = self.values.call(id) {
@@ -219,7 +219,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Judges a comparison by the operation that computes its left value. For example, `x ** 2 >= 0` always holds.
+    /// Judges a comparison by the operation that computes its left value.
     fn by_kind(&self, op: CmpOp, left: Id, right: Id) -> Truth {
         let values = self.values;
         let bound = values.literal(right);

@@ -17,7 +17,7 @@ impl Judge<'_, '_> {
         if truths.iter().flatten().any(|(holds, _)| *holds) || self.is_exhaustive(operands) {
             return Some((true, Vacuity::OrTrue));
         }
-        // In `x == a or b`, a number `b` is true unless it is 0.
+        // In `x == a or b`, the number `b` is almost always true, because only 0 is false.
         let is_number = |id: &Id| {
             let of = self.values.type_of(*id);
             matches!(of, Type::Int | Type::Float | Type::Fraction | Type::Decimal)

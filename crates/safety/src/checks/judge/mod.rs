@@ -157,7 +157,7 @@ impl Judge<'_, '_> {
     }
 
     fn conjunction(&self, operands: &[Id], depth: usize) -> Truth {
-        // None of the script's data fulfils the premise.
+        // If a premise is false for every element of a loop, the conjunction is false too.
         if operands.iter().any(|it| self.holds_for_none(*it)) {
             return Some((false, Vacuity::Premises));
         }

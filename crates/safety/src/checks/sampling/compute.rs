@@ -144,8 +144,8 @@ pub(super) fn computed(
         Function::Arithmetic(operator) => {
             Value::Number(arithmetic(operator, number(0)?, number(1)?)?)
         }
-        // Use a random number as the remainder, as for an unknown value. Otherwise a theorem about remainders would be
-        // reported as always true.
+        // Draw the remainder at random. Otherwise a theorem about remainders would hold in all samples, and be reported
+        // as always true.
         Function::Remainder if mode == Mode::Wide => {
             number(0)?;
             Value::Number(random.between(0.0, number(1)?).floor())

@@ -38,14 +38,13 @@ const DEPTH_MAX: usize = 50;
 /// Selects the values that differ between samples, and how much the values differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// All literals except 0 change by up to a factor of 2. The absolute values of integers below 5 increase by 1 to 3.
+    /// All literals except 0 change: integers between -5 and 5 by 1 to 3 away from 0, others by up to a factor of 2.
     All,
-    /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents. The absolute values of
-    /// integers below 5 increase by 1 to 3.
+    /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents. Integers between -5 and 5
+    /// change as in `All`.
     Data,
     /// Values change by orders of magnitude. Unknown values, and literals that are values of names, parameters or
-    /// elements, may change their sign. Bounds of comparisons stay the same, and so do tolerances, digits, moduli and
-    /// exponents.
+    /// elements, may change their sign. Bounds of comparisons, tolerances, digits, moduli and exponents stay the same.
     Wide,
     /// Literals stay the same. Each unknown number and each element of a loop equals the index of the sample.
     Exact,
@@ -79,8 +78,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value is `not (a and b)`, where the premises `a` and `b` can never be true together, although
-    /// each premise alone can be true. The number of premises can be larger than two.
+    /// Returns whether a value is `not (a and b and …)`, where the premises `a`, `b`, … can never be true together,
+    /// although each premise alone can be true.
     pub(super) fn has_no_case(&self, id: Id) -> bool {
         let Some([premises]) = self.values.operands(id, Op::Not) else { return false };
         let Some(parts) = self.values.operands(*premises, Op::And) else { return false };
@@ -95,8 +94,8 @@ impl Judge<'_, '_> {
     /// Judges a condition that compares two values for equality or closeness. `holds` is the truth value of the
     /// condition if the values are equal.
     fn equation(&self, plan: &Plan<'_, '_>, root: usize, holds: bool) -> Truth {
-        // Judge no equation in which a value is chosen, for example by `min`, or symbols occur. Such an equation may be
-        // a useful claim.
+        // Do not judge an equation that contains symbols or chooses a value, for example by `min`. Such an equation may
+        // be a useful claim.
         if plan.has_choice || plan.has_symbol {
             return None;
         }
@@ -179,7 +178,7 @@ impl Judge<'_, '_> {
                     CmpOp::Gt | CmpOp::GtE if is_difference(right) => Some(Form::Equation(true)),
                     CmpOp::Gt | CmpOp::GtE if is_difference(left) => Some(Form::Equation(false)),
                     CmpOp::Lt | CmpOp::LtE if is_difference(right) => Some(Form::Equation(false)),
-                    // Two fields can have the same literal by chance.
+                    // If both sides are fields of one object, they can have equal literals by chance.
                     _ if values.field(left) == values.field(right) => None,
                     CmpOp::Lt | CmpOp::LtE | CmpOp::Gt | CmpOp::GtE => Some(Form::Order),
                     _ => None,

@@ -21,7 +21,7 @@ pub(super) const STEPS_MAX: usize = 300;
 /// The maximum total number of operands in the steps of one condition.
 const OPERANDS_MAX: usize = 600;
 
-/// The steps from which a sample computes a condition. Each step uses only the values of earlier steps.
+/// The steps from which a sample computes a condition.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Plan<'v, 'a> {
     values: &'v Values<'a>,
@@ -517,8 +517,7 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Returns whether a step can have the same value for different operands, because the step drops a part of a
-    /// number.
+    /// Returns whether a step drops a part of a number, and so can have the same value for different operands.
     pub(super) fn is_lossy(&self) -> bool {
         self.drops_parts
             || self.steps.iter().any(|step| match step {

@@ -4,7 +4,7 @@
 /// A function of one number, by its qualified name.
 type Named = (&'static str, fn(f64) -> f64);
 
-/// Functions of one number that samples compute. Other functions have an unknown result.
+/// Functions of one number that samples compute.
 pub(super) const MATH: &[Named] = &[
     ("abs", f64::abs),
     ("float", |it| it),

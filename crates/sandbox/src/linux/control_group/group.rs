@@ -1,4 +1,4 @@
-//! One control group: its processes, its limits and its removal. This module never chooses where a group is created.
+//! Creates, limits, kills and removes one control group. This module never chooses where a group is created.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -63,8 +63,8 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens the group that was created from `order`, so that the caller can remove the group if the creator left it
-    /// behind. Returns `None` if the group does not exist.
+    /// Opens the group that another process created from `order` and may have left, so that the caller can remove it.
+    /// Returns `None` if the group does not exist.
     pub fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
@@ -165,8 +165,8 @@ impl ControlGroup {
 }
 
 impl Drop for ControlGroup {
-    /// Kills the group's processes and removes the group. If the processes take too long to end, the group stays. The
-    /// next server removes such groups in [`super::ControlGroups::find`].
+    /// Kills the group's processes and removes the group, without waiting. If a killed process still exists, the group
+    /// stays, and the next server removes it in [`super::ControlGroups::find`].
     fn drop(&mut self) {
         if !self.is_removed && !self.try_remove() {
             let _ = self.kill();

@@ -330,8 +330,8 @@ impl Place {
         }
     }
 
-    /// Removes the control groups that ended servers have left. If a control group still contains a process, the kernel
-    /// refuses the removal, and the control group stays.
+    /// Removes the control groups that ended servers have left. The kernel refuses to remove a group that still
+    /// contains a process.
     fn remove_leftovers(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };

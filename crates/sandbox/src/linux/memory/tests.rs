@@ -259,8 +259,8 @@ fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
 
 #[test]
 fn a_process_whose_last_thread_takes_long_to_end_exceeds_nothing() {
-    // Process 1 of a PID namespace cannot end before every other process of the namespace is reaped. In this test, the
-    // tracer of another process never reaps this process. So process 1 is ending, but never ends.
+    // Process 1 of a PID namespace cannot end before every other process of the namespace is reaped. In this test, one
+    // other process is never reaped by its tracer. So process 1 is ending, but never ends.
     let script = "
 import threading, time
 assert libc.unshare(0x10000000 | 0x20000000) == 0

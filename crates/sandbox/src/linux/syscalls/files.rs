@@ -27,7 +27,7 @@ const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_GET_SEALS.cast_unsigned()),
 ]];
 
-/// The rules for `fcntl`, above all for record locks (`fcntl_locking(2)`). A script's request for a lock succeeds, but
+/// The rules for `fcntl`, especially for record locks (`fcntl_locking(2)`). A script's request for a lock succeeds, but
 /// the kernel takes no lock, for three reasons. A lock takes memory that no limit bounds. A lock on a file that the
 /// script may only read would block other programs that lock the file. And other runs could see the lock. A script of
 /// one process notices no difference, because a process's own locks never block it, and no other process can open its

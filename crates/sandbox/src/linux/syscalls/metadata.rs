@@ -6,7 +6,7 @@
 use super::table::Rule::{Allow, DenyAtTier2};
 use super::table::{Row, rows};
 
-/// The number of `fchmodat2`. It is the same on both architectures, but `libc` defines it for only one.
+/// The number of `fchmodat2`. It is the same on `x86_64` and `aarch64`, but `libc` defines it for only one of them.
 const SYS_FCHMODAT2: i64 = 452;
 
 pub(super) static ROWS: &[Row] = rows! {

@@ -14,8 +14,8 @@
 //! machine's architecture. The *answer filter* lets calls with certain arguments succeed without running them. The
 //! *number filter* contains the number and the result of every call. The crate `seccompiler` builds the first two
 //! filters. This module builds the number filter itself, because a filter of `seccompiler` has only one action for all
-//! matches. Such a filter also compares one number after the other, so the kernel would take a millisecond to install
-//! it. The kernel runs all filters for a call and applies the strictest result.
+//! matches. It also compares the call with one number after the other, which would make the installation take a
+//! millisecond (see `number_filter`). The kernel runs all filters for a call and applies the strictest result.
 //!
 //! This module never restricts files, because Landlock does that. If a filter cannot be installed, this module only
 //! returns an error. The launcher must then stop.
@@ -59,7 +59,7 @@ const INSTRUCTIONS_MAX: usize = 4096;
 /// an address in this process's memory.
 pub(crate) struct Filters {
     arguments: BpfProgram,
-    /// The filter that lets certain calls succeed without running them. It is empty if the run needs no such filter.
+    /// The filter that lets certain calls succeed without running them. It is empty if the run needs none.
     answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
@@ -348,7 +348,7 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
 ///
 /// For calls of the x32 ABI, which form the highest range, the filter kills the process. The numbers of these calls
 /// have a bit that no call of the 64-bit ABI has (CVE-2014-0038 was in an x32 call). No other check would notice these
-/// calls, because both ABIs have the same architecture value. On other architectures no call has such a number.
+/// calls, because both ABIs have the same architecture value. On other architectures no call has this bit.
 ///
 /// The number filter does not check the architecture. For any other architecture, the argument filter kills the
 /// process, and no result of the number filter is stricter.

@@ -15,8 +15,8 @@ use super::table::{
 };
 
 /// Matches the flags of `clone` that create namespaces, with one condition for each flag. Also matches `CLONE_PARENT`,
-/// with which a new process would not be a child of the script. On both architectures the flags are in the lower half
-/// of the first argument. `CLONE_NEWTIME` is missing, because its bit is a part of the exit signal in the flags of
+/// with which a new process would not be a child of the script. On `x86_64` and `aarch64` the flags are in the lower
+/// half of the first argument. `CLONE_NEWTIME` is missing, because its bit is a part of the exit signal in the flags of
 /// `clone`.
 const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWNS.cast_unsigned())],
@@ -40,8 +40,8 @@ const FOREIGN_CHILD: &[Condition] = &[
 const CLONES: RunConditions = RunConditions {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
-    // Deny processes that share memory with each other: the memory watch loses the page faults of such a process when
-    // the process ends.
+    // Deny processes that share their memory: when one of them ends, the memory watch loses its page faults, but the
+    // memory stays.
     for_scripts: &[&[
         has_bit(0, libc::CLONE_VM.cast_unsigned()),
         lacks_bit(0, libc::CLONE_THREAD.cast_unsigned()),
@@ -51,7 +51,7 @@ const CLONES: RunConditions = RunConditions {
 
 /// Matches every `execveat` except for the launcher's own `execveat(PROGRAM_FD, "", …, AT_EMPTY_PATH)`. The launcher
 /// has opened the interpreter as the descriptor `PROGRAM_FD`, close-on-exec. No later descriptor gets a number this
-/// high, because `RLIMIT_NOFILE` is lower and cannot be changed (see `prlimit64`). With an absolute path the kernel
+/// high, because `RLIMIT_NOFILE` is lower and cannot be changed (see [`OTHER_LIMIT`]). With an absolute path the kernel
 /// would ignore the descriptor, so the conditions for the path and the flags are necessary (see `program_path`). The
 /// descriptor and the flags are each an `int`.
 const OTHER_PROGRAM: &[Condition] = &[
@@ -61,7 +61,7 @@ const OTHER_PROGRAM: &[Condition] = &[
 ];
 
 /// Matches a `prlimit64` on another process, or with a new limit for descriptors. If a script could raise this limit,
-/// it could reopen [`PROGRAM_FD`]. The process and the resource are each an `int`.
+/// it could open a file as [`PROGRAM_FD`] and execute it. The process and the resource are each an `int`.
 const OTHER_LIMIT: &[Condition] = &[&[is_not(0, 0)], &[is(1, RLIMIT_NOFILE), not_null(2)]];
 /// Matches a `setrlimit` with a new limit for descriptors, for the same reason as in [`OTHER_LIMIT`].
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! Chooses the address of the path by which the filters recognise the one allowed `execveat`. This module never opens
-//! or executes a program.
+//! Stores the empty path for the one allowed `execveat` at a random address, by which the filters recognise the call.
+//! This module never opens or executes a program.
 //!
 //! `execveat` executes a descriptor if the path is empty, but ignores the descriptor if the path is absolute. A filter
 //! can check the path's address, but not its text. So a rule about the descriptor alone would allow

@@ -27,8 +27,8 @@ const URGENT: &[Condition] = &[URGENT_DATA];
 const URGENT_DATA: Condition = &[has_bit(3, libc::MSG_OOB.cast_unsigned())];
 
 /// Matches every `getsockopt`, except for the options that Python queries when it wraps a socket: the kind and the
-/// error of the socket. The matched option `SO_PEERPIDFD` would return a handle on the peer process. `SO_PEERGROUPS`
-/// would return the groups of the peer's user. The level and the option are each an `int`.
+/// error of the socket. Among the matched options, `SO_PEERPIDFD` would return a handle on the peer process, and
+/// `SO_PEERGROUPS` the groups of the peer's user. The level and the option are each an `int`.
 const OTHER_QUESTION: &[Condition] = &[
     &[is_not(1, libc::SOL_SOCKET.cast_unsigned())],
     &[

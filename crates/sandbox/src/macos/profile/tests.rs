@@ -115,8 +115,8 @@ fn nothing_is_allowed_that_the_tier_does_without() {
         "sysctl-read",
     ];
     assert_eq!(allowed.iter().map(String::as_str).collect::<Vec<_>>(), expected);
-    // The run may write files only in the scratch folder and in a device without state. The shared memory of OpenMP is
-    // not a file.
+    // The run may write files only in the scratch folder and in a device without state. The rule for OpenMP's shared
+    // memory allows no writes to files.
     for form in forms.iter().filter(|form| form.contains("file-write")) {
         assert!(form.contains("SCRATCH") || form.contains("/dev/null"), "{form}");
     }
