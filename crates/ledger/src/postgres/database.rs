@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Database {
     url: Arc<DatabaseUrl>,
-    /// The connection for notices and for single statements. Each single statement is a transaction of its own.
+    /// The connection for notices (`NOTIFY`) and for single statements, which are transactions of their own.
     shared: Arc<Mutex<Option<Shared>>>,
     /// The connection for transactions of several statements. One transaction uses it at a time.
     exclusive: Arc<Mutex<Option<Session>>>,
@@ -44,8 +44,7 @@ pub enum Excess {
     Owner,
 }
 
-/// Finds excessive rights of the database role. Queries only the catalog, because it is possible that the tables do not
-/// exist yet.
+/// Finds excessive rights of the database role. Queries only the catalog, because the tables may not exist yet.
 const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
     FROM pg_roles WHERE rolname = current_user";
@@ -67,8 +66,7 @@ impl Database {
         Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
     }
 
-    /// Returns an excessive right of the database role, which a server should not have. Returns `None` if the role has
-    /// no such right.
+    /// Returns an excessive right of the database role, or `None` if the role has no such right.
     ///
     /// # Errors
     ///
@@ -129,7 +127,7 @@ impl Database {
         shared.as_mut().ok_or_else(|| DatabaseError::Silent(self.url.to_string()))
     }
 
-    /// Returns the connection for transactions, as soon as no other task uses it.
+    /// Returns the connection for transactions, when no other task uses it. Waits at most five seconds.
     ///
     /// # Errors
     ///

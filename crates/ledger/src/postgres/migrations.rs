@@ -21,9 +21,9 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "job_subjects", sql: include_str!("migrations/0006_job_subjects.sql") },
 ];
 
-/// The key of the advisory lock that a process holds while it changes the schema. The number is arbitrary, so other
-/// programs are unlikely to use it.
-const LOCK: i64 = 0x7177_6564_6d63_7001;
+/// The key of the advisory lock that a process holds while it changes the schema. The number is `qwedmcp` in ASCII and
+/// a 1, so other programs are unlikely to use it.
+pub(super) const LOCK: i64 = 0x7177_6564_6d63_7001;
 
 /// Returns whether the table of migrations exists. Queries the catalog, because `to_regclass` does not always find a
 /// table that another process has just created.
@@ -47,7 +47,7 @@ pub(super) async fn migrate(
     if up_to_date(version(client).await?, known)? {
         return Ok(());
     }
-    // With another encoding, the database would compute other hashes of rows.
+    // The database checks the hashes of rows. With another encoding, it would compute different hashes.
     let encoding = client.query_one("SHOW server_encoding", &[]).await.map_err(statement)?;
     let encoding: String = encoding.try_get(0).map_err(statement)?;
     if encoding != "UTF8" {
@@ -55,8 +55,14 @@ pub(super) async fn migrate(
     }
     let transaction = client.transaction().await.map_err(statement)?;
     // Wait for this lock without a timeout, because another process may hold it for a long migration.
-    transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(statement)?;
+    let unbounded = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', '0', true), \
+                     set_config('statement_timeout', '0', true)";
+    let before = transaction.query_one(unbounded, &[]).await.map_err(statement)?;
+    let lock_timeout: String = before.try_get(0).map_err(statement)?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(statement)?;
+    // Other locks are locks of tables, which older replicas use. Waiting longer would block the replicas' statements.
+    let bounded = "SELECT set_config('lock_timeout', $1, true)";
+    transaction.query(bounded, &[&lock_timeout]).await.map_err(statement)?;
     let found = version(&transaction).await?;
     if up_to_date(found, known)? {
         return Ok(());

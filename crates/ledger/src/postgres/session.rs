@@ -22,13 +22,12 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that a session waits for the database's reply to a statement. After this time, the session treats the
 /// connection as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// The maximum number of notices that wait for the listener. Further notices are dropped. This is safe, because a slow
-/// listener reads the tables again.
+/// The maximum number of notices that wait for the listener. Further notices are dropped. This is safe, because the
+/// listener also reads the tables regularly.
 const NOTICES_MAX: usize = 1024;
 
 /// Applies the settings of this program to a connection. If `synchronous_commit` is `off` or `local`, committed rows
-/// could be lost, so this statement changes the setting to `on`. Returns the setting `fsync`, but does not change
-/// `fsync`.
+/// could be lost, so this statement changes the setting to `on`. Also returns `fsync`, to warn the admin if it is off.
 const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
     WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, \
     false), \
@@ -89,7 +88,7 @@ impl DatabaseError {
         }
     }
 
-    /// Returns whether the error may be temporary, because the server is unreachable, stops or starts.
+    /// Returns whether the error may be temporary, for example while the server is unreachable or restarts.
     pub fn is_passing(&self) -> bool {
         let of_server = |error: &tokio_postgres::Error| {
             error.as_db_error().is_none_or(|error| {
@@ -130,8 +129,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes one attempt to connect, and applies the settings of [`SETUP`]. The returned channel receives the notices
-    /// of this connection.
+    /// Tries once to connect, and applies the settings of [`SETUP`]. The returned channel receives the notices of this
+    /// connection.
     pub(super) async fn connect(
         url: &DatabaseUrl,
     ) -> Result<(Self, mpsc::Receiver<Notice>), DatabaseError> {
@@ -225,7 +224,7 @@ impl Session {
         self.answered(self.client.batch_execute(sql)).await
     }
 
-    /// Returns the client for transactions. The caller must have exclusive use of the session.
+    /// Returns the client, which can begin transactions. Requires exclusive use of the session.
     pub fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }
@@ -286,8 +285,7 @@ async fn drive<S, T>(
         match message {
             Some(Ok(AsyncMessage::Notification(notice))) => {
                 let channel = notice.channel().to_owned();
-                // The notice is dropped if the channel is full. This is safe, because a slow listener reads the tables
-                // again.
+                // If the channel is full, drop the notice. See [`NOTICES_MAX`].
                 let _ = notices.try_send(Notice { channel, payload: notice.payload().to_owned() });
             }
             Some(Ok(message)) => tracing::debug!(?message, "the database says"),

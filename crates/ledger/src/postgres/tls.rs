@@ -117,8 +117,7 @@ impl ServerCertVerifier for Lenient {
             now,
         );
         match verified {
-            // The verifier checks the name last. An error about the name therefore means that the authority is
-            // verified.
+            // The verifier checks the name last. So an error about the name means that all other checks succeeded.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

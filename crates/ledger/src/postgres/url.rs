@@ -11,7 +11,7 @@ use url::form_urlencoded;
 
 use crate::secret::Secret;
 
-/// The timeout of one attempt to connect, unless the URL sets one.
+/// The default timeout of one attempt to connect. The URL can set another timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The TCP timeout of a connection. If the database server does not respond within this time, the connection is lost.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -120,7 +120,7 @@ impl DatabaseUrl {
             config.ssl_mode(SslMode::Disable);
             security = Security::Plain;
         }
-        // Connect only to a server that accepts writes. A read-only standby may lag behind, and cannot store jobs.
+        // Connect only to a server that accepts writes. A standby is read-only, and its data may be outdated.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.keepalives_idle(PEER_TIMEOUT).keepalives_interval(PEER_TIMEOUT / 5);
         config.keepalives_retries(3).tcp_user_timeout(PEER_TIMEOUT);
