@@ -249,7 +249,7 @@ fn a_batch_ends_when_its_client_disconnects() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     server.wait_until_ready();
     let mut connection = server.connect();
-    let body = "{\"code\":\"while True: pass\"}\n".repeat(5);
+    let body = "{\"code\":\"import time; time.sleep(600)\"}\n".repeat(5);
     connection.begin(&format!("POST /batch HTTP/1.1\r\n{JSON}"), &body);
     soon("a script runs", || server.scripts() > 0);
     drop(connection);

@@ -175,7 +175,7 @@ fn one_user_has_a_share_of_places() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
-    let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
+    let endless = || begin(&server, ann, "tools/call", script("import time; time.sleep(600)"));
     // Begins a few more calls than the share, because the server may refuse some while it handles `list` below.
     let waiting: Vec<_> = (0..72).map(|_| endless()).collect();
     soon("the share is taken", || list(&server, ann) == 429);
@@ -189,7 +189,7 @@ fn users_take_turns() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let waiting = || server.metric("qwed_mcp_calls_waiting");
-    let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
+    let endless = || begin(&server, ann, "tools/call", script("import time; time.sleep(600)"));
     let first = endless();
     soon("the first script has the only turn", || server.metric("qwed_mcp_turns_free") == 0);
     let others: Vec<_> = (0..10).map(|_| endless()).collect();

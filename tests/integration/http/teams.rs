@@ -228,7 +228,7 @@ fn a_revoked_token_runs_nothing_more() {
         let placed = call(&server, token, params).json();
         placed["result"]["_meta"]["qwed.ai/job"]["job_id"].as_str().unwrap().to_owned()
     };
-    let endless = "while True: pass";
+    let endless = "import time; time.sleep(600)";
     let running: Vec<_> = (0..5).map(|_| background(kept, endless)).collect();
     let waiting = background(stolen, "print('job')");
     let begin = |token: &str, code: &str| {
@@ -284,7 +284,7 @@ fn the_limits_of_one_user_are_enforced() {
     let tokens = Tokens::new(&[("ann", "user"), ("bob", "user")]);
     let server = tokens.server(&["--user-concurrency", "2"]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
-    let (head, body) = stateless("tools/call", script("while True: pass"));
+    let (head, body) = stateless("tools/call", script("import time; time.sleep(600)"));
     let begin = || {
         let mut connection = server.connect();
         connection.begin(&format!("{head}{}", bearer(ann)), &body);
