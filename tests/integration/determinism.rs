@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::harness::{Scratch, ServerBuilder, binary, can_fix_addresses, public_python};
+use crate::harness::{
+    Scratch, ServerBuilder, binary, can_fix_addresses, public_python, write_program,
+};
 use crate::receipts::{Receipts, printed, replay, run};
 
 tests! {
@@ -306,15 +308,18 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
     }
 }
 
+/// Returns a program that starts the server through `command`.
+fn started_through(folder: &Scratch, command: &str) -> PathBuf {
+    let program = folder.path().join("server");
+    let text = format!("#!/bin/sh\nexec {command} '{}' \"$@\"\n", binary().display());
+    write_program(&program, &text);
+    program
+}
+
 /// Without `CAP_SYS_NICE`, as in a container, root may not set the processor affinity of another user's process.
 fn a_run_has_one_processor_even_if_the_server_cannot_choose_it() {
     let folder = Scratch::new();
-    let program = folder.path().join("server");
-    let binary = binary();
-    let text =
-        format!("#!/bin/sh\nexec setpriv --bounding-set -sys_nice '{}' \"$@\"\n", binary.display());
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = started_through(&folder, "setpriv --bounding-set -sys_nice");
     let builder = ServerBuilder::new().warm("os").variable("QWED_MCP_DETERMINISTIC", "on");
     let mut server = builder.started_by(&program).connect();
     let result = server.execute_warm("import os\nprint(len(os.sched_getaffinity(0)))");
@@ -324,11 +329,8 @@ fn a_run_has_one_processor_even_if_the_server_cannot_choose_it() {
 /// Compares an ordinary server with a server in a new PID namespace, in which PIDs have one or two digits.
 fn addresses_do_not_depend_on_pids() {
     let folder = Scratch::new();
-    let with_short_pids = folder.path().join("server");
-    let unshare = "exec unshare --pid --fork --kill-child --mount-proc";
-    fs::write(&with_short_pids, format!("#!/bin/sh\n{unshare} '{}' \"$@\"\n", binary().display()))
-        .unwrap();
-    fs::set_permissions(&with_short_pids, fs::Permissions::from_mode(0o755)).unwrap();
+    let with_short_pids =
+        started_through(&folder, "unshare --pid --fork --kill-child --mount-proc");
     let code = "import numpy, sympy, z3
 kept = [bytes(40 * n) for n in range(1, 60)]
 print([id(it) for it in kept], id(sympy.Symbol('abc')))";
