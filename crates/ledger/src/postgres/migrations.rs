@@ -23,7 +23,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 
 /// The key of the advisory lock that a process holds while it changes the schema. The number is `qwedmcp` in ASCII and
 /// a 1, so other programs are unlikely to use it.
-pub(super) const LOCK: i64 = 0x7177_6564_6d63_7001;
+const LOCK: i64 = 0x7177_6564_6d63_7001;
 
 /// Returns whether the table of migrations exists. Queries the catalog, because `to_regclass` does not always find a
 /// table that another process has just created.
@@ -54,15 +54,10 @@ pub(super) async fn migrate(
         return Err(DatabaseError::Encoding(encoding));
     }
     let transaction = client.transaction().await.map_err(statement)?;
-    // Wait for this lock without a timeout, because another process may hold it for a long migration.
-    let unbounded = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', '0', true), \
-                     set_config('statement_timeout', '0', true)";
-    let before = transaction.query_one(unbounded, &[]).await.map_err(statement)?;
-    let lock_timeout: String = before.try_get(0).map_err(statement)?;
+    // Disable the statement timeout, because a migration may take long. The wait for the lock still ends after the
+    // `lock_timeout` of the session. Then the server does not start, and its supervisor can start it again.
+    transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(statement)?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(statement)?;
-    // Other locks are locks of tables, which older replicas use. Waiting longer would block the replicas' statements.
-    let bounded = "SELECT set_config('lock_timeout', $1, true)";
-    transaction.query(bounded, &[&lock_timeout]).await.map_err(statement)?;
     let found = version(&transaction).await?;
     if up_to_date(found, known)? {
         return Ok(());

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::migrations::{LOCK, MIGRATIONS, Migration, migrate};
+use super::migrations::{MIGRATIONS, Migration, migrate};
 use super::scratch::{self, Postgres};
 use super::session::Session;
 use super::*;
@@ -66,33 +66,6 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
     steps.truncate(1);
     let error = migrate(session.client_mut(), &steps).await.unwrap_err();
     assert!(matches!(error, DatabaseError::Newer { found: 2, known: 1 }), "{error}");
-}
-
-/// Statements of other replicas wait while a migration waits for a table, so only the wait for other migrations is
-/// unlimited.
-#[tokio::test]
-#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
-async fn a_process_waits_for_the_migration_of_another_but_not_for_tables() {
-    let url = scratch::shared().database();
-    let first = Migration { name: "first", sql: "CREATE TABLE qwed_mcp.first (a integer)" };
-    let second = Migration { name: "second", sql: "ALTER TABLE qwed_mcp.first ADD b integer" };
-    let other = Session::connect(&parsed(&url)).await.unwrap().0;
-    other.query("SELECT pg_advisory_lock($1)", &[&LOCK]).await.unwrap();
-    let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
-    session.batch("SET lock_timeout = '50ms'").await.unwrap();
-    let wait_and_unlock = async {
-        sleep(Duration::from_millis(500)).await;
-        other.query("SELECT pg_advisory_unlock($1)", &[&LOCK]).await.unwrap();
-    };
-    let mut steps = vec![first];
-    let migrated = tokio::join!(migrate(session.client_mut(), &steps), wait_and_unlock).0;
-    migrated.unwrap();
-    other.batch("BEGIN; SELECT * FROM qwed_mcp.first").await.unwrap();
-    steps.push(second);
-    let error = migrate(session.client_mut(), &steps).await.unwrap_err();
-    assert!(matches!(error, DatabaseError::Migrate { version: 2, .. }), "{error}");
-    other.batch("COMMIT").await.unwrap();
-    migrate(session.client_mut(), &steps).await.unwrap();
 }
 
 #[tokio::test]
