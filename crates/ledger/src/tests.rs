@@ -735,6 +735,20 @@ fn a_change_of_any_column_is_found() {
     }
 }
 
+/// Programs that replace invalid UTF-8 read the new value as the old one.
+#[test]
+fn a_text_that_is_no_longer_utf_8_is_found() {
+    let (folder, store) = store();
+    let replaced = entry(Uuid::from_u128(1), AuditEvent::McpToolCall);
+    store.append(&[AuditEntry { tool: "\u{FFFD}\u{FFFD}".to_owned(), ..replaced }]).unwrap();
+    let database = without_triggers(folder.path());
+    for value in ["CAST(x'80' AS TEXT)", "CAST(x'8080' AS TEXT)"] {
+        database.execute_batch(&format!("UPDATE audit SET tool = {value}")).unwrap();
+        let broken = store.verify_audit(&[]).unwrap().broken;
+        assert_eq!(broken, Some(BrokenRow { seq: 1, flaw: Flaw::Changed }), "{value}");
+    }
+}
+
 /// Changes a row, then computes new hashes for later rows and the head, as an attacker would to hide the change.
 #[test]
 fn tampering_with_new_hashes_is_found_where_it_ends() {

@@ -221,7 +221,14 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
     })
 }
 
+/// Reads a row. If a column does not contain a text, the hash in the result is invalid, so verification finds the change.
 fn read_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    let mut hash = text(row, 10)?;
+    for column in 1..=10 {
+        if !is_text(row.get_ref(column)?) {
+            hash = String::new();
+        }
+    }
     Ok(AuditRow {
         instance: None,
         seq: row.get(0)?,
@@ -234,6 +241,10 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         outcome: text(row, 7)?,
         details: text(row, 8)?,
         previous: text(row, 9)?,
-        hash: text(row, 10)?,
+        hash,
     })
+}
+
+fn is_text(value: ValueRef<'_>) -> bool {
+    value == ValueRef::Null || value.as_str().is_ok()
 }
