@@ -406,12 +406,17 @@ fn each_difference_is_fixed_or_named() {
         }
         assert!(fixed >= scripts.len() - 7, "{warm}: {fixed} of {}: {named:#?}", scripts.len());
     }
-    // The output of some scripts rarely differs, so only most of the scripts must show a difference.
+    // The output of some scripts rarely differs, so only most of the scripts must show a difference. Scripts that import
+    // large packages are left out, because each import takes a second.
+    let is_small = |code: &&&str| {
+        !["pandas", "matplotlib", "sympy", "scipy", "z3"].iter().any(|name| code.contains(name))
+    };
+    let small: Vec<_> = scripts.iter().filter(is_small).collect();
     let mut plain = server().unchecked().variable("QWED_MCP_WARM", "off").connect();
     let differ =
-        scripts.iter().filter(|code| plain.execute(code).text() != plain.execute(code).text());
+        small.iter().filter(|code| plain.execute(code).text() != plain.execute(code).text());
     let differ = differ.count();
-    assert!(differ > scripts.len() / 2, "{differ} differ");
+    assert!(differ > small.len() / 2, "{differ} of {} differ", small.len());
 }
 
 /// The report of a replay lists the causes that the current rules find, even if the receipt lists no cause.

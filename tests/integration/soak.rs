@@ -1,4 +1,4 @@
-//! A soak test: 2,000 mixed calls, some with faults, must not leak anything.
+//! A soak test: 1,000 mixed calls, some with faults, must not leak anything.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::harness::{
 
 tests! {
     needs [Tier3]:
-        two_thousand_mixed_calls_leave_nothing_behind;
+        a_thousand_mixed_calls_leave_nothing_behind;
 }
 
-const CALLS: usize = 2_000;
+const CALLS: usize = 1_000;
 /// The number of calls until caches are filled and buffers have grown.
 const WARM_UP: usize = 300;
 /// After this number of calls, a second server is killed or loses its client during its work.
-const ANOTHER_SERVER: usize = 250;
+const ANOTHER_SERVER: usize = 125;
 
 /// The timeout of a call. The timeout is long, so that a call on a busy machine does not exceed it by accident.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ if os.fork() == 0:
     os._exit(0)
 ";
 
-fn two_thousand_mixed_calls_leave_nothing_behind() {
+fn a_thousand_mixed_calls_leave_nothing_behind() {
     let mut server = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_SYNC_CONCURRENCY", "2")
@@ -56,7 +56,9 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
 
     let (descriptors, kibibytes) = warm.unwrap();
     settle(&server);
-    assert_eq!(open_descriptors(server.pid()), descriptors, "descriptors leak");
+    // The server may close the descriptors of a run after its processes have ended.
+    let has_closed = || open_descriptors(server.pid()) <= descriptors;
+    assert!(eventually(Duration::from_secs(60), has_closed).is_some(), "descriptors leak");
     let grown = resident_kibibytes(server.pid()).saturating_sub(kibibytes);
     assert!(grown < 8 * 1024, "memory grew by {grown} KiB over {kibibytes}");
     assert!(jobs.len() > 50, "{} jobs", jobs.len());
@@ -69,14 +71,17 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
 
 /// Waits until no script runs. Asserts that no process, zombie or file is left.
 fn settle(server: &McpProcess) {
-    let is_quiet = || descendants(server.pid()).is_empty() && server.scratch.entries().is_empty();
+    let is_quiet = || {
+        descendants(server.pid()).is_empty()
+            && server.scratch.entries().is_empty()
+            && alive_with_marker(server.scratch.path()).is_empty()
+    };
     assert!(
         eventually(Duration::from_secs(60), is_quiet).is_some(),
         "left: {:?} {:?}",
         descendants(server.pid()),
         server.scratch.entries()
     );
-    assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
 }
 
 fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
@@ -106,7 +111,7 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
         }
         58..60 => {
             if dice.roll(20) == 0 {
-                let result = server.execute("while True: pass");
+                let result = server.execute("import time\ntime.sleep(600)");
                 assert_eq!(result.texts, ["Execution timed out after 30.0 seconds."]);
             }
         }

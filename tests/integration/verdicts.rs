@@ -422,7 +422,7 @@ fn outcomes_of_batch(lines: &[Value], options: &[&str]) -> Vec<Value> {
     let file = folder.path().join("lines.jsonl");
     let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
     fs::write(&file, lines.join("\n")).unwrap();
-    let mut command = ServerBuilder::new().command();
+    let mut command = ServerBuilder::new().variable("QWED_MCP_WARM", "on").command();
     let output = command
         .args(["run", "--batch"])
         .arg(&file)

@@ -34,7 +34,7 @@ tests! {
         one_thread_watches_all_runs,
         a_run_that_others_keep_from_the_processors_says_so,
         warm_interpreters_end_with_the_server_whatever_ends_it,
-        ten_thousand_calls_each_get_their_own_result,
+        four_thousand_calls_each_get_their_own_result,
         two_thousand_calls_with_faults_get_their_own_results;
     needs [Tier3, Packages]:
         nothing_passes_from_one_script_to_the_next,
@@ -732,7 +732,7 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     server.finish();
 }
 
-fn ten_thousand_calls_each_get_their_own_result() {
+fn four_thousand_calls_each_get_their_own_result() {
     let mut server = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_SYNC_CONCURRENCY", "2")
@@ -740,7 +740,7 @@ fn ten_thousand_calls_each_get_their_own_result() {
         .connect();
     server.wait_until_warm();
     let mut settled = None;
-    for call in 0..5_000 {
+    for call in 0..2_000 {
         if call == 500 {
             settled = Some((open_descriptors(server.pid()), resident_kibibytes(server.pid())));
         }
