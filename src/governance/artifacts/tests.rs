@@ -198,23 +198,6 @@ fn of_the_files_of_tests_the_plain_ones_are_taken() {
 }
 
 #[test]
-fn a_size_is_compared_to_the_byte_and_not_without_a_look() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
-    fs::write(&file, vec![b'x'; 100_000]).unwrap();
-    let bytes = fs::metadata(&file).unwrap().blocks() * 512;
-    assert_eq!(size_of(folder.path(), bytes), Size::Within);
-    assert_eq!(size_of(folder.path(), bytes - 1), Size::Above);
-    assert_eq!(size_of(&folder.path().join("none"), u64::MAX), Size::Unknown);
-    for number in 0..ENTRIES_MAX - 2 {
-        File::create(folder.path().join(number.to_string())).unwrap();
-    }
-    assert_eq!(size_of(folder.path(), u64::MAX), Size::Within);
-    File::create(folder.path().join("one more")).unwrap();
-    assert_eq!(size_of(folder.path(), u64::MAX), Size::Above);
-}
-
-#[test]
 fn looking_at_a_run_never_makes_it_seem_to_go_on() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 1);
@@ -617,36 +600,6 @@ fn files_are_listed_by_their_paths() {
     assert_eq!(found, expected);
 }
 
-/// If a page has more runs, fewer files of each run are counted. So the cost of a page is limited.
-#[test]
-fn the_files_of_a_page_of_runs_are_counted_up_to_a_bound() {
-    let fixture = Fixture::new();
-    for files in [0, ENTRIES_MAX / 2] {
-        let run_id = fixture.run(Duration::ZERO, 3);
-        for number in 0..files {
-            File::create(fixture.path(run_id).join(FILES).join(number.to_string())).unwrap();
-        }
-    }
-    let has_more = |offset, limit| -> Vec<bool> {
-        let page = fixture.artifacts.list_runs(offset, Some(limit)).unwrap();
-        page.items.into_iter().map(|run| run.has_more).collect()
-    };
-    assert_eq!(has_more(0, 2), [true, false]);
-    assert_eq!(has_more(0, 1), [false]);
-}
-
-#[test]
-fn a_list_of_very_many_files_is_cut() {
-    let fixture = Fixture::new();
-    let run_id = fixture.run(Duration::ZERO, 3);
-    for number in 0..10_500 {
-        File::create(fixture.path(run_id).join(FILES).join(number.to_string())).unwrap();
-    }
-    let page = fixture.files(run_id);
-    assert_eq!((page.items.len(), page.next_offset, page.truncated), (200, Some(200), true));
-    assert!(fixture.artifacts.list_runs(0, None).unwrap().items.remove(0).has_more);
-}
-
 /// Creates nested folders, with a file in the innermost folder.
 fn nest(folder: &Path, depth: usize) {
     let mut here = Folder::open(folder).unwrap();
@@ -655,77 +608,6 @@ fn nest(folder: &Path, depth: usize) {
         here = here.folder(OsStr::new("d")).unwrap();
     }
     here.create_file(OsStr::new("deepest")).unwrap().write_all(&vec![b'x'; 100_000]).unwrap();
-}
-
-#[test]
-fn a_hostile_tree_is_listed_counted_and_removed() {
-    let fixture = Fixture::new();
-    let run_id = fixture.run(DAY, 3);
-    let files = fixture.path(run_id).join(FILES);
-    nest(&files, 5000);
-    let outside = fixture.data.path().join("outside");
-    fs::create_dir(&outside).unwrap();
-    fs::write(outside.join("kept"), "kept").unwrap();
-    symlink(&outside, files.join("link")).unwrap();
-    fs::hard_link(outside.join("kept"), files.join("hard")).unwrap();
-    nix::unistd::mkfifo(&files.join("pipe"), Mode::S_IRWXU).unwrap();
-    fs::write(files.join(OsString::from_vec(vec![0xff, 0xfe])), "").unwrap();
-    fs::create_dir_all(files.join("closed/below")).unwrap();
-    fs::write(files.join("closed/below/file"), "").unwrap();
-    for (path, mode) in [("closed/below", 0o000), ("closed", 0o500)] {
-        fs::set_permissions(files.join(path), fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    assert!(fixture.files(run_id).truncated);
-    let nothing = Retention { age: Some(Duration::ZERO), total_bytes: Some(90_000) };
-    let retained = fixture.retain(&nothing, SystemTime::now() + DAY);
-    assert_eq!((retained.removed, retained.failed), (1, 0));
-    assert!(retained.removed_bytes >= 100_000, "{retained:?}");
-    assert_eq!(fs::read(outside.join("kept")).unwrap(), b"kept");
-    assert_eq!(mode(&outside), 0o755);
-    assert_eq!(fs::read_dir(fixture.data.path().join("artifacts")).unwrap().count(), 0);
-}
-
-#[test]
-fn an_inventory_has_every_readable_file_and_counts_all() {
-    let fixture = Fixture::new();
-    let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    let files = run.files_path();
-    run.write_text("stdout.txt", b"abc").unwrap();
-    run.write_evidence(&json!({})).unwrap();
-    fs::write(files.join("empty"), "").unwrap();
-    fs::write(files.join("large"), vec![b'x'; 200_000]).unwrap();
-    File::create(files.join("sparse")).unwrap().set_len(1 << 42).unwrap();
-    symlink("/etc/passwd", files.join("link")).unwrap();
-    fs::hard_link(files.join("large"), fixture.data.path().join("hard")).unwrap();
-    fs::write(files.join(OsString::from_vec(vec![0xff])), "").unwrap();
-
-    let recorded = run.records(1000).unwrap();
-    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    let found: Vec<(&str, u64, Option<&str>)> = recorded
-        .records
-        .iter()
-        .map(|it| (it.path.as_str(), it.bytes, it.sha256.as_deref()))
-        .collect();
-    let expected = [
-        ("files/empty", 0, Some(empty)),
-        ("files/sparse", 1 << 42, None),
-        ("stdout.txt", 3, Some(abc)),
-    ];
-    assert_eq!(found, expected);
-    // Three files are omitted: `large` has a second hard link, `link` is a symlink, and the third name is not UTF-8.
-    assert_eq!((recorded.omitted, recorded.truncated), (3, false));
-
-    nest(&files, 50);
-    for path in fixture.artifacts.list_runs(0, None).unwrap().items {
-        assert!(path.has_more);
-    }
-    assert!(!run.records(0).unwrap().truncated);
-    for number in 0..10_000 {
-        fs::create_dir(files.join(number.to_string())).unwrap();
-    }
-    assert!(run.records(0).unwrap().truncated);
 }
 
 /// Calls `compare` with `records` of the form (path, length, SHA-256). Returns the changes that `compare` finds, and
@@ -792,23 +674,6 @@ fn what_differs_from_the_records_is_told() {
 }
 
 #[test]
-fn a_run_with_more_files_than_are_visited_is_not_confirmed() {
-    let fixture = Fixture::new();
-    let run_id = fixture.run(Duration::ZERO, 3);
-    let files = fixture.path(run_id).join(FILES);
-    let data = hex::encode(Sha256::digest("xxx"));
-    let records = [("files/data", 3, Some(data.as_str()))];
-    for number in 0..10_000 {
-        fs::create_dir(files.join(number.to_string())).unwrap();
-    }
-    assert_eq!(changes(&fixture, run_id, &records, true), (Vec::new(), false));
-    fs::remove_dir_all(&files).unwrap();
-    fs::create_dir(&files).unwrap();
-    fs::write(files.join("data"), "xxx").unwrap();
-    assert_eq!(changes(&fixture, run_id, &records, true), (Vec::new(), true));
-}
-
-#[test]
 fn a_run_that_is_compared_is_not_removed_meanwhile() {
     let fixture = Fixture::new();
     let run_id = fixture.run(2 * DAY, 3);
@@ -821,32 +686,6 @@ fn a_run_that_is_compared_is_not_removed_meanwhile() {
     assert_eq!(removed, [0]);
     assert_eq!(fixture.retain(&nothing, SystemTime::now()).removed, 1);
     assert_eq!(fixture.runs(), [newer]);
-}
-
-/// The total length of all paths in the evidence of a run is limited. Each path is measured as a JSON string.
-#[test]
-fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
-    let fixture = Fixture::new();
-    let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // JSON encodes each of these characters as six bytes.
-    let wide = "\u{1}".repeat(250);
-    let folder = run.files_path().join(&wide);
-    fs::create_dir(&folder).unwrap();
-    let path = |name: &str| format!("files/{wide}/{name}");
-    let bytes_each = json!(path("0000")).to_string().len();
-    let most = RECORDS_BYTES_MAX / bytes_each;
-    let last = RECORDS_BYTES_MAX - (most - 1) * bytes_each - (bytes_each - 4);
-    for number in 0..most - 1 {
-        File::create(folder.join(format!("{number:04}"))).unwrap();
-    }
-    let fill = |bytes: usize| folder.join("\u{1}".repeat(bytes / 6) + &"x".repeat(bytes % 6));
-    // With this file, the paths have exactly the maximum length.
-    File::create(fill(last)).unwrap();
-    let recorded = run.records(0).unwrap();
-    assert_eq!((recorded.records.len(), recorded.omitted), (most, 0));
-    fs::rename(fill(last), fill(last + 1)).unwrap();
-    let recorded = run.records(0).unwrap();
-    assert_eq!((recorded.records.len(), recorded.omitted), (most - 1, 1));
 }
 
 #[test]
@@ -1083,39 +922,6 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
     });
 }
 
-#[test]
-fn the_newest_runs_are_never_cut_off() {
-    let fixture = Fixture::new();
-    fixture.run(Duration::ZERO, 0);
-    let make = |age: Duration| {
-        let run_id = Uuid::new_v4();
-        fs::create_dir(fixture.path(run_id)).unwrap();
-        let folder = File::open(fixture.path(run_id)).unwrap();
-        folder.set_modified(SystemTime::now() - age).unwrap();
-        run_id
-    };
-    // The file system may return the entries of a folder in any order.
-    let newest: Vec<Uuid> =
-        (1..150).map(|minutes| make(Duration::from_secs(60 * minutes))).collect();
-    for _ in 150..RUNS_LISTED_MAX {
-        make(DAY);
-    }
-    let list = |offset| fixture.artifacts.list_runs(offset, Some(200)).unwrap();
-    assert!(!list(0).truncated);
-    for _ in 0..500 {
-        make(2 * DAY);
-    }
-    let page = list(0);
-    let listed: Vec<Uuid> = page.items.iter().skip(1).take(149).map(|run| run.run_id).collect();
-    assert!(page.truncated && listed == newest);
-    let end = list(RUNS_LISTED_MAX - 10);
-    assert_eq!((end.items.len(), end.next_offset), (10, None));
-
-    let (runs, has_more) = fixture.artifacts.newest_runs(3).unwrap();
-    let runs: Vec<Uuid> = runs.iter().skip(1).map(|run| run.run_id).collect();
-    assert!(has_more && runs == newest[..2]);
-}
-
 /// Clean-ups at the same time must not remove more runs than a single clean-up.
 #[test]
 fn clean_ups_at_the_same_time_remove_no_more_than_one() {
@@ -1338,4 +1144,211 @@ fn the_log_is_told_why_a_run_is_removed() {
     let log = Reasons { removed_meanwhile: Some(fixture.path(old)), ..Reasons::default() };
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
     assert_eq!((retained.kept, retained.removed, retained.failed), (1, 0, 0));
+}
+
+/// Tests of the largest trees.
+mod large {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn a_size_is_compared_to_the_byte_and_not_without_a_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, vec![b'x'; 100_000]).unwrap();
+        let bytes = fs::metadata(&file).unwrap().blocks() * 512;
+        assert_eq!(size_of(folder.path(), bytes), Size::Within);
+        assert_eq!(size_of(folder.path(), bytes - 1), Size::Above);
+        assert_eq!(size_of(&folder.path().join("none"), u64::MAX), Size::Unknown);
+        for number in 0..ENTRIES_MAX - 2 {
+            File::create(folder.path().join(number.to_string())).unwrap();
+        }
+        assert_eq!(size_of(folder.path(), u64::MAX), Size::Within);
+        File::create(folder.path().join("one more")).unwrap();
+        assert_eq!(size_of(folder.path(), u64::MAX), Size::Above);
+    }
+
+    /// If a page has more runs, fewer files of each run are counted. So the cost of a page is limited.
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn the_files_of_a_page_of_runs_are_counted_up_to_a_bound() {
+        let fixture = Fixture::new();
+        for files in [0, ENTRIES_MAX / 2] {
+            let run_id = fixture.run(Duration::ZERO, 3);
+            for number in 0..files {
+                File::create(fixture.path(run_id).join(FILES).join(number.to_string())).unwrap();
+            }
+        }
+        let has_more = |offset, limit| -> Vec<bool> {
+            let page = fixture.artifacts.list_runs(offset, Some(limit)).unwrap();
+            page.items.into_iter().map(|run| run.has_more).collect()
+        };
+        assert_eq!(has_more(0, 2), [true, false]);
+        assert_eq!(has_more(0, 1), [false]);
+    }
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn a_list_of_very_many_files_is_cut() {
+        let fixture = Fixture::new();
+        let run_id = fixture.run(Duration::ZERO, 3);
+        for number in 0..10_500 {
+            File::create(fixture.path(run_id).join(FILES).join(number.to_string())).unwrap();
+        }
+        let page = fixture.files(run_id);
+        assert_eq!((page.items.len(), page.next_offset, page.truncated), (200, Some(200), true));
+        assert!(fixture.artifacts.list_runs(0, None).unwrap().items.remove(0).has_more);
+    }
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn a_hostile_tree_is_listed_counted_and_removed() {
+        let fixture = Fixture::new();
+        let run_id = fixture.run(DAY, 3);
+        let files = fixture.path(run_id).join(FILES);
+        nest(&files, 5000);
+        let outside = fixture.data.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "kept").unwrap();
+        symlink(&outside, files.join("link")).unwrap();
+        fs::hard_link(outside.join("kept"), files.join("hard")).unwrap();
+        nix::unistd::mkfifo(&files.join("pipe"), Mode::S_IRWXU).unwrap();
+        fs::write(files.join(OsString::from_vec(vec![0xff, 0xfe])), "").unwrap();
+        fs::create_dir_all(files.join("closed/below")).unwrap();
+        fs::write(files.join("closed/below/file"), "").unwrap();
+        for (path, mode) in [("closed/below", 0o000), ("closed", 0o500)] {
+            fs::set_permissions(files.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+
+        assert!(fixture.files(run_id).truncated);
+        let nothing = Retention { age: Some(Duration::ZERO), total_bytes: Some(90_000) };
+        let retained = fixture.retain(&nothing, SystemTime::now() + DAY);
+        assert_eq!((retained.removed, retained.failed), (1, 0));
+        assert!(retained.removed_bytes >= 100_000, "{retained:?}");
+        assert_eq!(fs::read(outside.join("kept")).unwrap(), b"kept");
+        assert_eq!(mode(&outside), 0o755);
+        assert_eq!(fs::read_dir(fixture.data.path().join("artifacts")).unwrap().count(), 0);
+    }
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn an_inventory_has_every_readable_file_and_counts_all() {
+        let fixture = Fixture::new();
+        let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
+        let files = run.files_path();
+        run.write_text("stdout.txt", b"abc").unwrap();
+        run.write_evidence(&json!({})).unwrap();
+        fs::write(files.join("empty"), "").unwrap();
+        fs::write(files.join("large"), vec![b'x'; 200_000]).unwrap();
+        File::create(files.join("sparse")).unwrap().set_len(1 << 42).unwrap();
+        symlink("/etc/passwd", files.join("link")).unwrap();
+        fs::hard_link(files.join("large"), fixture.data.path().join("hard")).unwrap();
+        fs::write(files.join(OsString::from_vec(vec![0xff])), "").unwrap();
+
+        let recorded = run.records(1000).unwrap();
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let found: Vec<(&str, u64, Option<&str>)> = recorded
+            .records
+            .iter()
+            .map(|it| (it.path.as_str(), it.bytes, it.sha256.as_deref()))
+            .collect();
+        let expected = [
+            ("files/empty", 0, Some(empty)),
+            ("files/sparse", 1 << 42, None),
+            ("stdout.txt", 3, Some(abc)),
+        ];
+        assert_eq!(found, expected);
+        // Three files are omitted: `large` has a second hard link, `link` is a symlink, and the third name is not UTF-8.
+        assert_eq!((recorded.omitted, recorded.truncated), (3, false));
+
+        nest(&files, 50);
+        for path in fixture.artifacts.list_runs(0, None).unwrap().items {
+            assert!(path.has_more);
+        }
+        assert!(!run.records(0).unwrap().truncated);
+        for number in 0..10_000 {
+            fs::create_dir(files.join(number.to_string())).unwrap();
+        }
+        assert!(run.records(0).unwrap().truncated);
+    }
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn a_run_with_more_files_than_are_visited_is_not_confirmed() {
+        let fixture = Fixture::new();
+        let run_id = fixture.run(Duration::ZERO, 3);
+        let files = fixture.path(run_id).join(FILES);
+        let data = hex::encode(Sha256::digest("xxx"));
+        let records = [("files/data", 3, Some(data.as_str()))];
+        for number in 0..10_000 {
+            fs::create_dir(files.join(number.to_string())).unwrap();
+        }
+        assert_eq!(changes(&fixture, run_id, &records, true), (Vec::new(), false));
+        fs::remove_dir_all(&files).unwrap();
+        fs::create_dir(&files).unwrap();
+        fs::write(files.join("data"), "xxx").unwrap();
+        assert_eq!(changes(&fixture, run_id, &records, true), (Vec::new(), true));
+    }
+
+    /// The total length of all paths in the evidence of a run is limited. Each path is measured as a JSON string.
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
+        let fixture = Fixture::new();
+        let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
+        // JSON encodes each of these characters as six bytes.
+        let wide = "\u{1}".repeat(250);
+        let folder = run.files_path().join(&wide);
+        fs::create_dir(&folder).unwrap();
+        let path = |name: &str| format!("files/{wide}/{name}");
+        let bytes_each = json!(path("0000")).to_string().len();
+        let most = RECORDS_BYTES_MAX / bytes_each;
+        let last = RECORDS_BYTES_MAX - (most - 1) * bytes_each - (bytes_each - 4);
+        for number in 0..most - 1 {
+            File::create(folder.join(format!("{number:04}"))).unwrap();
+        }
+        let fill = |bytes: usize| folder.join("\u{1}".repeat(bytes / 6) + &"x".repeat(bytes % 6));
+        // With this file, the paths have exactly the maximum length.
+        File::create(fill(last)).unwrap();
+        let recorded = run.records(0).unwrap();
+        assert_eq!((recorded.records.len(), recorded.omitted), (most, 0));
+        fs::rename(fill(last), fill(last + 1)).unwrap();
+        let recorded = run.records(0).unwrap();
+        assert_eq!((recorded.records.len(), recorded.omitted), (most - 1, 1));
+    }
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn the_newest_runs_are_never_cut_off() {
+        let fixture = Fixture::new();
+        fixture.run(Duration::ZERO, 0);
+        let make = |age: Duration| {
+            let run_id = Uuid::new_v4();
+            fs::create_dir(fixture.path(run_id)).unwrap();
+            let folder = File::open(fixture.path(run_id)).unwrap();
+            folder.set_modified(SystemTime::now() - age).unwrap();
+            run_id
+        };
+        // The file system may return the entries of a folder in any order.
+        let newest: Vec<Uuid> =
+            (1..150).map(|minutes| make(Duration::from_secs(60 * minutes))).collect();
+        for _ in 150..RUNS_LISTED_MAX {
+            make(DAY);
+        }
+        let list = |offset| fixture.artifacts.list_runs(offset, Some(200)).unwrap();
+        assert!(!list(0).truncated);
+        for _ in 0..500 {
+            make(2 * DAY);
+        }
+        let page = list(0);
+        let listed: Vec<Uuid> = page.items.iter().skip(1).take(149).map(|run| run.run_id).collect();
+        assert!(page.truncated && listed == newest);
+        let end = list(RUNS_LISTED_MAX - 10);
+        assert_eq!((end.items.len(), end.next_offset), (10, None));
+
+        let (runs, has_more) = fixture.artifacts.newest_runs(3).unwrap();
+        let runs: Vec<Uuid> = runs.iter().skip(1).map(|run| run.run_id).collect();
+        assert!(has_more && runs == newest[..2]);
+    }
 }

@@ -82,66 +82,75 @@ fn whatever_is_in_a_tree_is_removed_and_nothing_else() {
     assert!(kept.join("file").exists());
 }
 
-/// Walks and removes a very deep tree. Its paths are longer than the maximum length of a path, and it has more levels
-/// than a process may have file descriptors.
-#[test]
-fn a_deep_tree_is_walked_and_removed() {
-    let (_parent, folder, tree) = with_tree();
-    let mut here = Folder::open(&tree).unwrap();
-    for _ in 0..5000 {
-        here.create_folder(OsStr::new("d")).unwrap();
-        here = here.folder(OsStr::new("d")).unwrap();
-    }
-    here.create_file(OsStr::new("deepest")).unwrap().write_all(b"x").unwrap();
-    let seen = |depth_max| {
-        let (mut seen, mut bytes) = (0, 0);
-        let bounds = Bounds { entries_max: 10_000, depth_max };
-        let walked = Folder::open(&tree).unwrap().walk(bounds, |_, stat| {
-            seen += 1;
-            bytes += if stat.is_plain_file() { stat.bytes } else { 0 };
-        });
-        (walked.unwrap(), seen, bytes)
-    };
-    assert_eq!(seen(usize::MAX), (Reach::All, 5001, 1));
-    assert_eq!(seen(32), (Reach::Part, 32, 0));
-    folder.remove_tree(OsStr::new("tree")).unwrap();
-    assert!(!tree.exists());
-}
+/// Tests of the largest trees.
+mod large {
+    use super::*;
 
-#[test]
-fn a_tree_of_many_folders_is_removed() {
-    let (_parent, folder, tree) = with_tree();
-    for number in 0..10_000 {
-        fs::create_dir(tree.join(number.to_string())).unwrap();
+    /// Walks and removes a very deep tree. Its paths are longer than the maximum length of a path, and it has more levels
+    /// than a process may have file descriptors.
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn a_deep_tree_is_walked_and_removed() {
+        let (_parent, folder, tree) = with_tree();
+        let mut here = Folder::open(&tree).unwrap();
+        for _ in 0..5000 {
+            here.create_folder(OsStr::new("d")).unwrap();
+            here = here.folder(OsStr::new("d")).unwrap();
+        }
+        here.create_file(OsStr::new("deepest")).unwrap().write_all(b"x").unwrap();
+        let seen = |depth_max| {
+            let (mut seen, mut bytes) = (0, 0);
+            let bounds = Bounds { entries_max: 10_000, depth_max };
+            let walked = Folder::open(&tree).unwrap().walk(bounds, |_, stat| {
+                seen += 1;
+                bytes += if stat.is_plain_file() { stat.bytes } else { 0 };
+            });
+            (walked.unwrap(), seen, bytes)
+        };
+        assert_eq!(seen(usize::MAX), (Reach::All, 5001, 1));
+        assert_eq!(seen(32), (Reach::Part, 32, 0));
+        folder.remove_tree(OsStr::new("tree")).unwrap();
+        assert!(!tree.exists());
     }
-    folder.remove_tree(OsStr::new("tree")).unwrap();
-    assert!(!tree.exists());
-}
 
-#[test]
-fn what_cannot_be_removed_keeps_nothing_else_back() {
-    let (_parent, _folder, tree) = with_tree();
-    for number in 0..3 * BATCH {
-        fs::write(tree.join(number.to_string()), "").unwrap();
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn a_tree_of_many_folders_is_removed() {
+        let (_parent, folder, tree) = with_tree();
+        for number in 0..10_000 {
+            fs::create_dir(tree.join(number.to_string())).unwrap();
+        }
+        folder.remove_tree(OsStr::new("tree")).unwrap();
+        assert!(!tree.exists());
     }
-    fs::create_dir(tree.join("stays")).unwrap();
-    let folder = Folder::open(&tree).unwrap();
-    let emptied = folder.empty(&mut |_, _| Err(io::ErrorKind::ResourceBusy.into()));
-    assert_eq!(emptied.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
-    assert_eq!(folder.names(10).unwrap(), ["stays"]);
-}
 
-#[test]
-fn however_many_cannot_be_removed_they_keep_nothing_else_back() {
-    let (_parent, _folder, tree) = with_tree();
-    for number in 0..2 * BATCH {
-        fs::create_dir(tree.join(format!("stays-{number}"))).unwrap();
-        fs::write(tree.join(format!("goes-{number}")), "").unwrap();
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn what_cannot_be_removed_keeps_nothing_else_back() {
+        let (_parent, _folder, tree) = with_tree();
+        for number in 0..3 * BATCH {
+            fs::write(tree.join(number.to_string()), "").unwrap();
+        }
+        fs::create_dir(tree.join("stays")).unwrap();
+        let folder = Folder::open(&tree).unwrap();
+        let emptied = folder.empty(&mut |_, _| Err(io::ErrorKind::ResourceBusy.into()));
+        assert_eq!(emptied.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(folder.names(10).unwrap(), ["stays"]);
     }
-    let folder = Folder::open(&tree).unwrap();
-    let emptied = folder.empty(&mut |_, _| Err(io::ErrorKind::ResourceBusy.into()));
-    assert_eq!(emptied.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
-    let left = folder.names(usize::MAX).unwrap();
-    assert_eq!(left.len(), 2 * BATCH);
-    assert!(left.iter().all(|name| name.as_encoded_bytes().starts_with(b"stays-")));
+
+    #[test]
+    #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+    fn however_many_cannot_be_removed_they_keep_nothing_else_back() {
+        let (_parent, _folder, tree) = with_tree();
+        for number in 0..2 * BATCH {
+            fs::create_dir(tree.join(format!("stays-{number}"))).unwrap();
+            fs::write(tree.join(format!("goes-{number}")), "").unwrap();
+        }
+        let folder = Folder::open(&tree).unwrap();
+        let emptied = folder.empty(&mut |_, _| Err(io::ErrorKind::ResourceBusy.into()));
+        assert_eq!(emptied.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        let left = folder.names(usize::MAX).unwrap();
+        assert_eq!(left.len(), 2 * BATCH);
+        assert!(left.iter().all(|name| name.as_encoded_bytes().starts_with(b"stays-")));
+    }
 }

@@ -183,35 +183,6 @@ mod tests {
     }
 
     #[test]
-    fn many_folders_take_as_long_as_they_are_many() {
-        let parent = tempfile::tempdir().unwrap();
-        let path = parent.path().join("scratch");
-        let scratch = Scratch::create(&path).unwrap();
-        for number in 0..20_000 {
-            fs::create_dir(path.join(number.to_string())).unwrap();
-        }
-        // The removal must not list the folder again for each entry, because that would take minutes.
-        assert!(scratch.remove());
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn folders_may_be_nested_deeper_than_a_path_is_long() {
-        let parent = tempfile::tempdir().unwrap();
-        let path = parent.path().join("scratch");
-        let scratch = Scratch::create(&path).unwrap();
-        // The folders are created from the inside out, so that no path is longer than two names.
-        fs::create_dir(path.join("0")).unwrap();
-        for depth in 1..3000 {
-            let (outer, inner) = (path.join(depth.to_string()), (depth - 1).to_string());
-            fs::create_dir(&outer).unwrap();
-            fs::rename(path.join(&inner), outer.join(&inner)).unwrap();
-        }
-        assert!(scratch.remove());
-        assert!(!path.exists());
-    }
-
-    #[test]
     fn only_folders_that_nobody_has_are_swept() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
@@ -247,5 +218,41 @@ mod tests {
         drop(scratch);
         sweep(place.path());
         assert!(!kept.exists());
+    }
+
+    /// Tests of the largest trees.
+    mod large {
+        use super::*;
+
+        #[test]
+        #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+        fn many_folders_take_as_long_as_they_are_many() {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path().join("scratch");
+            let scratch = Scratch::create(&path).unwrap();
+            for number in 0..20_000 {
+                fs::create_dir(path.join(number.to_string())).unwrap();
+            }
+            // The removal must not list the folder again for each entry, because that would take minutes.
+            assert!(scratch.remove());
+            assert!(!path.exists());
+        }
+
+        #[test]
+        #[ignore = "takes seconds: `cargo test --lib -- --ignored large::`"]
+        fn folders_may_be_nested_deeper_than_a_path_is_long() {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path().join("scratch");
+            let scratch = Scratch::create(&path).unwrap();
+            // The folders are created from the inside out, so that no path is longer than two names.
+            fs::create_dir(path.join("0")).unwrap();
+            for depth in 1..3000 {
+                let (outer, inner) = (path.join(depth.to_string()), (depth - 1).to_string());
+                fs::create_dir(&outer).unwrap();
+                fs::rename(path.join(&inner), outer.join(&inner)).unwrap();
+            }
+            assert!(scratch.remove());
+            assert!(!path.exists());
+        }
     }
 }
