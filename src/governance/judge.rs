@@ -144,16 +144,17 @@ impl Judge {
             });
         };
         let mut pinned = PinnedTests::read(tests, policy, tier)?;
+        // Read the list before the check of its protection, which would also fail for a missing list.
+        let (recorded, list_sha256) = read_list(list)?;
         require_protected(list).map_err(|_| UnusableJudge::Unprotected)?;
-        let (list, list_sha256) = read_list(list)?;
-        if list.tests_sha256 != pinned.sha256 {
+        if recorded.tests_sha256 != pinned.sha256 {
             return Err(UnusableJudge::OtherTests);
         }
         let level = required.max(Level::Pinned);
-        if list.level != level {
-            return Err(UnusableJudge::OtherLevel { recorded: list.level, level });
+        if recorded.level != level {
+            return Err(UnusableJudge::OtherLevel { recorded: recorded.level, level });
         }
-        pinned.list = Some((list, list_sha256));
+        pinned.list = Some((recorded, list_sha256));
         Ok(Self { level, required, has_control: *has_control, pinned: Some(pinned) })
     }
 
@@ -237,9 +238,15 @@ impl PinnedTests {
     }
 }
 
+/// Returns the reason why the judge of the policy cannot be used; `None` if it can be used. `tier` is the tier of the
+/// sandbox, if known. Blocks the thread.
+pub(crate) fn judge_error(policy: &Policy, tier: Option<Tier>) -> Option<UnusableJudge> {
+    Judge::load(policy, tier).err()
+}
+
 /// Returns a warning for the admin if the judge of the policy cannot be used.
 pub(crate) fn judge_warning(policy: &Policy) -> Option<String> {
-    let unusable = Judge::load(policy, None).err()?;
+    let unusable = judge_error(policy, None)?;
     Some(format!("{unusable}: run_pytest is refused"))
 }
 

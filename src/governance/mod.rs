@@ -78,7 +78,7 @@ pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
 };
-pub(crate) use judge::{RecordedList, judge_warning, record_list};
+pub(crate) use judge::{RecordedList, judge_error, judge_warning, record_list};
 pub(crate) use level::Level;
 pub(crate) use patience::until_reached;
 pub(crate) use policy::{CheckpointPolicy, Policy, PolicyCheck, PolicyError, PolicyFile};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::config::Settings;
 use crate::data_folder::{FolderState, data_folder};
 use crate::executor::{Diagnosis, OneShotExecutor};
-use crate::governance::{PolicyCheck, PolicyError, own_token};
+use crate::governance::{PolicyCheck, PolicyError, judge_error, own_token};
 use crate::ledger::{TokenRecord, TokenState};
 use crate::sandbox::Tier;
 use crate::strict_modes::require_protected;
@@ -65,6 +65,10 @@ impl Governed {
         match &self.policy {
             Ok(check) => unless(check.lets_run(), "the policy refuses it, see above"),
             Err(error) => unless(false, error),
+        }
+        let policy = self.policy.as_ref().ok().and_then(|check| check.policy.as_ref());
+        if let Some(unusable) = policy.and_then(|policy| judge_error(policy, diagnosis.tier)) {
+            unless(false, &unusable.to_string());
         }
         if let Some(refusal) = &diagnosis.refusal {
             unless(false, refusal.trim_end_matches('.'));

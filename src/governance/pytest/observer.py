@@ -286,7 +286,8 @@ class Judge:
         others = [code for code in self.codes if code not in (0, 1, 5)]
         if others:
             return others[0]
-        if self.tally.counts["errors"]:
+        # Code 1 without a failed test has another cause, such as a plugin that failed the run of one file.
+        if 1 in self.codes or self.tally.counts["errors"]:
             return 1
         return 0 if 0 in self.codes else 5
 

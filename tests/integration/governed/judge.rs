@@ -27,6 +27,8 @@ tests! {
         a_report_that_code_under_test_writes_is_not_that_of_the_observer,
         a_pinned_run_has_passed_only_if_every_listed_test_has,
         tests_that_were_changed_after_the_list_was_recorded_are_not_run,
+        a_file_that_pytest_failed_without_a_failed_test_has_not_passed,
+        doctor_says_what_the_judge_lacks,
         an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests,
         only_tests_that_pass_are_recorded,
         plain_data_objects_and_exceptions_cross_between_the_processes,
@@ -589,6 +591,59 @@ fn tests_that_were_changed_after_the_list_was_recorded_are_not_run() {
     fs::write(judged.governed.beside("list.json"), "{}").unwrap();
     let list = "Tool blocked by policy: judge.list cannot be read: it is not a list of tests; ";
     assert_refused(&judged.run(&mut server), -32004, "POLICY_BLOCKED", list);
+}
+
+fn a_file_that_pytest_failed_without_a_failed_test_has_not_passed() {
+    let judged = Judged::new();
+    let hook = "
+import calc
+
+
+def pytest_sessionfinish(session):
+    if hasattr(calc, 'FAILS') and any('test_more' in item.nodeid for item in session.items):
+        session.exitstatus = 1
+";
+    let more = "from calc import add\n\n\ndef test_more():\n    assert add(1, 1) == 2\n";
+    for (name, content) in [("test_calc.py", TESTS), ("test_more.py", more), ("conftest.py", hook)]
+    {
+        fs::write(judged.tests().join(name), content).unwrap();
+    }
+    let code = judged.governed.workspace.join("calc.py");
+    fs::write(&code, RIGHT).unwrap();
+    judged.require("pinned", "");
+    let output = judged.record();
+    assert!(output.status.success(), "{output:?}");
+    let mut server = judged.governed.connect();
+    let reply = judged.run(&mut server);
+    assert_eq!(status(&reply), "passed", "the control: {reply}");
+    fs::write(&code, format!("{RIGHT}FAILS = True\n")).unwrap();
+    let reply = judged.run(&mut server);
+    assert_eq!(status(&reply), "error", "{reply}");
+    let why = "pytest ended with exit code 1, and no test failed in its report: ";
+    assert!(reason(&reply).starts_with(why), "{reply}");
+}
+
+fn doctor_says_what_the_judge_lacks() {
+    let judged = Judged::new();
+    fs::write(judged.tests().join("test_calc.py"), TESTS).unwrap();
+    fs::write(judged.governed.workspace.join("calc.py"), RIGHT).unwrap();
+    judged.require("pinned", "");
+    let verdict = || {
+        let output = judged.governed.server().command().arg("doctor").output().unwrap();
+        let report = String::from_utf8(output.stdout).unwrap();
+        let line = report.lines().find(|line| line.contains("(run_pytest)"));
+        line.unwrap_or_else(|| panic!("{report}")).to_owned()
+    };
+    let lacks = |why: &str| format!("Tests cannot run (run_pytest): {why}.");
+    let list = "judge.list cannot be read: entity not found; record it with qwed-mcp judge record";
+    assert_eq!(verdict(), lacks(list));
+    let output = judged.record();
+    assert!(output.status.success(), "{output:?}");
+    assert!(verdict().starts_with("Tests can run "), "{}", verdict());
+    fs::write(judged.tests().join("test_calc.py"), "def test(): pass\n").unwrap();
+    let other = "the tests in judge.tests are not those of judge.list; record it again with \
+                 qwed-mcp judge record";
+    assert_eq!(verdict(), lacks(other));
 }
 
 fn an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests() {

@@ -17,7 +17,7 @@ use super::machine::{self, Need};
 /// Tests that also have [`Need::Time`], so that `cargo test` takes only minutes. Each downloads packages, takes more
 /// than 15 seconds on two busy processors, or uses two seconds of processor time and has the same result for every user
 /// and folder. `report_times` prints the times.
-const LONG: [&str; 124] = [
+const LONG: [&str; 126] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
     "abuse::nothing_gets_out_of_a_batch_that_reports",
@@ -58,9 +58,11 @@ const LONG: [&str; 124] = [
     "governed::audit::sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted",
     "governed::audit::two_servers_share_the_store_under_load",
     "governed::evidence::a_server_removes_old_runs_when_it_starts",
+    "governed::judge::a_file_that_pytest_failed_without_a_failed_test_has_not_passed",
     "governed::judge::a_pinned_run_has_passed_only_if_every_listed_test_has",
     "governed::judge::a_report_that_code_under_test_writes_is_not_that_of_the_observer",
     "governed::judge::an_editable_installation_does_not_bring_code_to_the_observer_or_the_tests",
+    "governed::judge::doctor_says_what_the_judge_lacks",
     "governed::judge::nothing_passes_of_which_no_test_passed",
     "governed::judge::only_tests_that_pass_are_recorded",
     "governed::judge::plugins_and_compiled_files_of_the_workspace_are_not_used",
