@@ -165,9 +165,10 @@ impl Verdict {
         match self.outcome {
             Conclusion::Verified => {
                 let held = self.checks.iter().filter(|check| check.state == CheckState::Held);
-                match held.count() + self.checks_omitted {
-                    1 => "1 check held".to_owned(),
-                    held => format!("{held} checks held"),
+                match (held.count(), self.checks_omitted) {
+                    (1, 0) => "1 check held".to_owned(),
+                    (held, 0) => format!("{held} checks held"),
+                    (held, 1..) => format!("{held} or more checks held"),
                 }
             }
             Conclusion::Refuted => self.compared().unwrap_or_else(|| lines_of(CheckState::Failed)),

@@ -275,7 +275,7 @@ struct Analysed {
 
 impl Analysed {
     /// Analyses a script together with the expressions of its tests, as if the expressions were the last lines of the
-    /// script. The field `names` contains the names of the script, but not the names in the expressions.
+    /// script. The result contains only the checks of the script itself.
     fn of_script(source: &SourceCode, with: &Accompanying) -> Self {
         let Accompanying { calls, inputs } = with;
         let inputs = inputs.names();
@@ -288,7 +288,11 @@ impl Analysed {
         let extended = calls
             .iter()
             .fold(format!("{}\n", source.as_str()), |text, call| format!("{text}({call}\n)\n"));
-        Self { names: script.names, ..Self::of(&extended, &inputs) }
+        let mut extended = Self::of(&extended, &inputs);
+        if let (Some(all), Some(own)) = (&mut extended.names, script.names) {
+            (all.checks, all.check_plan) = (own.checks, own.check_plan);
+        }
+        extended
     }
 
     fn of(source: &str, inputs: &[&str]) -> Self {

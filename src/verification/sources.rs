@@ -39,7 +39,8 @@ const SOURCES: [Source; 7] = [
         unless: "random.seed", pinned: Pinned::BySeeds, why: "they draw from the module's generator",
     },
     Source {
-        calls: "random.Random() numpy.random.default_rng() numpy.random.RandomState() numpy.random.SeedSequence()",
+        calls: "random.Random() random.seed() numpy.random.default_rng() numpy.random.RandomState() \
+                numpy.random.SeedSequence() numpy.random.seed()",
         unless: "", pinned: Pinned::BySeeds, why: "generators without a seed",
     },
     Source {
@@ -83,6 +84,16 @@ mod tests {
 
     fn differs(source: &str) -> bool {
         differ(&crate::safety::analyze(source).unwrap().uses, None)
+    }
+
+    #[test]
+    fn a_seed_of_the_machine_makes_no_result_the_same() {
+        for source in [
+            "import random\nrandom.seed()\nrandom.random()",
+            "import numpy as np\nnp.random.seed()\nnp.random.rand(3)",
+        ] {
+            assert!(differs(source), "{source}");
+        }
     }
 
     #[test]

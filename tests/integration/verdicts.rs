@@ -27,6 +27,7 @@ tests! {
         values_that_do_not_want_to_be_shown_change_nothing,
         kept_values_do_not_keep_objects_alive,
         jobs_and_batches_have_a_verdict,
+        the_call_of_a_test_is_a_part_of_its_run,
         a_statement_has_one_line_for_each_check,
         checks_that_hold_with_any_numbers_are_found_by_variants,
         variants_are_a_part_of_the_run;
@@ -470,6 +471,17 @@ fn jobs_and_batches_have_a_verdict() {
     assert_eq!(verification(&result.meta)["outcome"], "verified", "{result:?}");
     let lines = ["assert 7 * 8 == 56", "assert 7 * 8 == 54"].map(|code| json!({ "code": code }));
     assert_eq!(outcomes_of_batch(&lines, &[]), ["verified", "refuted"]);
+}
+
+/// The result of a call can differ between runs because of the call alone. Variants do not evaluate the call, so they
+/// show nothing about checks in it.
+fn the_call_of_a_test_is_a_part_of_its_run() {
+    let code = "import time\nassert len(str(time)) > 9\ndef f(x):\n    assert x > 5\n    return 1";
+    let lines = ["f(time.time())", "f(7)"]
+        .map(|call| json!({ "code": code, "tests": [{ "call": call, "value": 1 }] }));
+    for options in [&[][..], &["--vacuity"]] {
+        assert_eq!(outcomes_of_batch(&lines, options), ["inconclusive", "verified"], "{options:?}");
+    }
 }
 
 fn a_statement_has_one_line_for_each_check() {

@@ -48,8 +48,8 @@ pub struct Check {
     pub text: String,
     /// How a failure of the check ends the script.
     pub fails_by: FailsBy,
-    /// Whether the check can hold because other code fails with an `AssertionError`. For example,
-    /// `pytest.raises(Exception)` holds if its block fails.
+    /// Whether the check holds only if other code fails with an `AssertionError`, as `pytest.raises(AssertionError)`
+    /// does. This is not true of `pytest.raises(Exception)`, which also holds if another exception is raised.
     pub requires_failure: bool,
     /// The reason why the check cannot fail; `None` if no reason is known.
     pub vacuous: Option<Vacuity>,

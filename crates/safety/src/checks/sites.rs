@@ -339,14 +339,17 @@ impl<'a> Finder<'a, '_> {
     /// exception, because the raise is then skipped. A raise in a handler only reports an exception, so it is not a
     /// check.
     fn attempt(&mut self, it: &'a StmtTry) {
-        let catches = self.catches(it, Some("AssertionError"));
+        let requires_failure = !it.handlers.is_empty()
+            && it.handlers.iter().all(|ExceptHandler::ExceptHandler(handler)| {
+                handler.type_.as_deref().is_some_and(|class| self.is_only_assertions(class))
+            });
         // If a handler of the same `try` catches the raised exception, the raise is control flow and not a check.
         let is_caught = self.failure_in(&it.body).is_some_and(|failure| match failure {
             FailsBy::AssertionError | FailsBy::SystemExit | FailsBy::EndOfProcess => false,
             FailsBy::OtherException(class) => self.catches(it, class.as_deref()),
         });
         if !it.handlers.is_empty() && !is_caught {
-            self.requires_failure = catches;
+            self.requires_failure = requires_failure;
             self.skipped(&it.body, 'b', 0);
             self.requires_failure = false;
         }
@@ -354,16 +357,20 @@ impl<'a> Finder<'a, '_> {
         for (index, ExceptHandler::ExceptHandler(handler)) in it.handlers.iter().enumerate() {
             self.within('h', index, |finder| finder.body('b', &handler.body));
         }
-        self.requires_failure = catches;
+        self.requires_failure = requires_failure;
         self.skipped(&it.orelse, 'o', 0);
         self.requires_failure = false;
         self.body('o', &it.orelse);
         self.body('f', &it.finalbody);
     }
 
-    /// Returns whether a handler for `class`, which may be a tuple of classes, catches an `AssertionError`.
-    fn catches_assertions(&self, class: &Expr) -> bool {
-        self.includes(class, Some("AssertionError"))
+    /// Returns whether a handler for `class`, which may be a tuple of classes, catches no other exception than an
+    /// `AssertionError`.
+    fn is_only_assertions(&self, class: &Expr) -> bool {
+        match class {
+            Expr::Tuple(it) => it.elts.iter().all(|class| self.is_only_assertions(class)),
+            class => self.imports.path(class).is_some_and(|path| path == "AssertionError"),
+        }
     }
 
     /// Returns whether a handler of a `try` catches an exception of the class `raised`.
@@ -447,7 +454,7 @@ impl<'a> Finder<'a, '_> {
         });
         if let Some(call) = required {
             let class = call.arguments.args.first();
-            self.requires_failure = class.is_some_and(|class| self.catches_assertions(class));
+            self.requires_failure = class.is_some_and(|class| self.is_only_assertions(class));
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
             self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         }

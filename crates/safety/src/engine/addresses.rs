@@ -23,11 +23,13 @@ const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"]
 
 /// Functions with a result that differs from run to run if they are called without arguments. They then use a random
 /// seed or the current time.
-const WITHOUT_ARGUMENTS: [&str; 8] = [
+const WITHOUT_ARGUMENTS: [&str; 10] = [
     "numpy.random.RandomState",
     "numpy.random.SeedSequence",
     "numpy.random.default_rng",
+    "numpy.random.seed",
     "random.Random",
+    "random.seed",
     "time.asctime",
     "time.ctime",
     "time.gmtime",
