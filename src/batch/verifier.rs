@@ -385,8 +385,9 @@ impl Judging {
 }
 
 fn refused(ask: &Ask, record: DecisionRecord) -> Answer {
+    let is_gate_closed = record.error_code == Some(ErrorCode::AdminGateClosed);
     let status = match record.error_code {
-        Some(ErrorCode::SandboxUnavailable) => Status::InfraError,
+        Some(ErrorCode::SandboxUnavailable | ErrorCode::AdminGateClosed) => Status::InfraError,
         Some(_) | None => Status::Blocked,
     };
     let passed = status.verdict(ask.is_judged().then_some(false));
@@ -402,6 +403,7 @@ fn refused(ask: &Ask, record: DecisionRecord) -> Answer {
         ))),
         findings: record.findings,
         error: Some(record.message),
+        is_final: is_gate_closed,
         ..Answer::bare(ask.id.clone(), status)
     }
 }

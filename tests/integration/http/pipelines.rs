@@ -10,6 +10,7 @@ use crate::harness::{ServerBuilder, public_python, resident_kibibytes};
 tests! {
     needs [Sandbox]:
         one_script_is_answered_as_a_line_of_a_batch,
+        a_closed_admin_gate_judges_no_script,
         a_script_in_the_shape_of_sandbox_fusion_is_run,
         inputs_above_a_message_reach_the_script,
         each_line_of_a_batch_is_answered_when_it_ends,
@@ -206,6 +207,21 @@ fn inputs_above_a_message_reach_the_script() {
     assert!(is_continued(&mut fifth));
     fifth.write(line.as_bytes()).unwrap();
     assert_eq!(fifth.response().unwrap().status, 200);
+}
+
+/// If the admin gate is closed, the answer shows nothing about the script.
+fn a_closed_admin_gate_judges_no_script() {
+    let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+    let server = HttpServer::start(closed, &[]);
+    let line = json!({ "code": "print(7)", "expect": { "stdout": "7" } });
+    let response = post(&server, "/run", &line.to_string());
+    assert_eq!(response.status, 503, "{response:?}");
+    let answer = response.json();
+    assert_eq!((&answer["status"], &answer["passed"]), (&json!("infra_error"), &json!(null)));
+    let error = answer["error"].as_str().unwrap();
+    assert!(error.contains("QWED_MCP_TRUSTED_CODE_EXECUTION"), "{error}");
+    let blocked = post(&server, "/run", r#"{"code":"import os\nos.system('a')"}"#);
+    assert_eq!((blocked.status, &blocked.json()["status"]), (200, &json!("blocked")));
 }
 
 fn each_line_of_a_batch_is_answered_when_it_ends() {
