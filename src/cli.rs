@@ -474,11 +474,18 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if welcome::is_person() {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
-    serve_with(settings(), |runtime, server, _| Ok(runtime.block_on(serve(server))?))
+    serve_with(settings(), |runtime, server, _| {
+        let served = async move {
+            server.start_jobs();
+            serve(server).await
+        };
+        Ok(runtime.block_on(served)?)
+    })
 }
 
 /// Builds a server and calls `work` with it. If a database is configured, the server shares its background jobs with
-/// other replicas through the database. When `work` has returned, writes the bill of materials of the session.
+/// other replicas through the database. It runs none of them before `work` calls [`Server::start_jobs`]. When `work` has
+/// returned, writes the bill of materials of the session.
 fn serve_with(
     mut settings: Settings,
     work: impl FnOnce(&Runtime, Arc<Server>, &Settings) -> anyhow::Result<()>,

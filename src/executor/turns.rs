@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
@@ -20,6 +20,8 @@ use crate::shares::{Held, ReplyRoom, Share};
 /// The time for which a user counts as present after its last call or the end of its last run. While several users are
 /// present, one user cannot take all turns.
 const PRESENCE: Duration = Duration::from_secs(60);
+/// The pause between two checks of a waiting call for turns that were reserved for users that are no longer present.
+const PRESENCE_CHECK_PAUSE: Duration = Duration::from_secs(5);
 
 /// The maximum number of concurrent background jobs. More jobs would only slow each other down.
 pub(crate) const JOBS_AT_ONCE_MAX: usize = 5;
@@ -206,7 +208,7 @@ impl Turns {
                 Ok(turn) => turn,
                 // If the wait is cancelled, a turn that arrives later is dropped. Dropping the turn gives it to the
                 // next call.
-                Err(turn) => cancel.run_until_cancelled(turn).await?.ok()?,
+                Err(turn) => cancel.run_until_cancelled(self.queue.given(lane, turn)).await??,
             };
             // Earlier runs may have ended during the wait for the turn. Then their replies may have reached the limit.
             if !needs_room || self.replies.is_open(user) {
@@ -234,6 +236,21 @@ impl Queue {
         self.lock().add(lane, user.unwrap_or_default(), sender);
         self.give_turns(lane);
         receiver.try_recv().map_err(|_| receiver)
+    }
+
+    /// Waits for the turn that `receiver` will receive.
+    async fn given(
+        self: &Arc<Self>,
+        lane: Lane,
+        mut receiver: oneshot::Receiver<Turn>,
+    ) -> Option<Turn> {
+        loop {
+            match timeout(PRESENCE_CHECK_PAUSE, &mut receiver).await {
+                Ok(turn) => return turn.ok(),
+                // If a user is no longer present, a turn may be free although no run has ended.
+                Err(_elapsed) => self.give_turns(lane),
+            }
+        }
     }
 
     /// Gives the free turns of a lane to waiting calls, until no waiting call may get a turn.
@@ -436,8 +453,8 @@ mod tests {
         names
     }
 
-    #[test]
-    fn users_take_turns() {
+    #[tokio::test]
+    async fn users_take_turns() {
         assert_eq!(order(&["ann", "ann", "ann", "bob", "carl", "bob"]), "bcabaa");
     }
 
@@ -459,6 +476,19 @@ mod tests {
         held.push(take("ann").unwrap());
         held.push(take("ann").expect("the others have gone"));
         assert_eq!(held.len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_gets_the_turn_of_a_user_who_has_gone() {
+        let (turns, cancel) = (turns(4), CancellationToken::new());
+        let (waits, ann) = (AtomicBool::default(), Some("ann"));
+        drop(turns.take_at_once(Lane::Calls, Some("bob")).unwrap());
+        let _held: Vec<_> = (0..3).map(|_| turns.take_at_once(Lane::Calls, ann).unwrap()).collect();
+        let mut waiting = Box::pin(turns.take(Lane::Calls, ann, &waits, &cancel));
+        assert!(timeout(PRESENCE / 2, &mut waiting).await.is_err(), "one is left for bob");
+        // No call arrives and no run ends during this wait.
+        let turn = timeout(PRESENCE, waiting).await.expect("bob has gone");
+        assert!(turn.is_some());
     }
 
     #[tokio::test]

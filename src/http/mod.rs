@@ -111,6 +111,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     if let Some(store) = options.bearers.as_ref().and_then(Bearers::store) {
         server.set_tokens(store);
     }
+    server.start_jobs();
     let draining = CancellationToken::new();
     let Options { hosts, origins, bearers, bounds, workers, .. } = options;
     let room = Arc::new(Room::new(options.user_share, options.user_concurrency));

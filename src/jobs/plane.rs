@@ -81,6 +81,10 @@ pub(crate) struct JobsAway;
 /// Only the user of a job can query or cancel the job. A job runs at most once, because a worker records its claim
 /// before it starts the script. If the worker disappears, the job ends as lost and does not run again.
 pub(crate) trait Jobs: Send + Sync + 'static {
+    /// Starts to claim jobs from the database. Called once, inside a runtime, when this server can check the tokens of
+    /// the jobs that other servers have placed. Jobs in memory need no start.
+    fn start(&self) {}
+
     /// Places a job at the end of its user's queue.
     ///
     /// # Errors

@@ -134,7 +134,7 @@ impl JobRegistry {
         }
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn(async move {
-            shared.live(id, &permit, cancel).await;
+            shared.live(id, permit, cancel).await;
             shared.lock().remove(&id);
         });
         Ok(job)
@@ -253,17 +253,17 @@ impl JobLimits {
 
 impl Shared {
     /// Waits until the job may run, runs the job's script, and keeps the result. Returns when the job has expired.
-    async fn live(&self, id: JobId, permit: &Permit, cancel: CancellationToken) {
+    async fn live(&self, id: JobId, permit: Permit, cancel: CancellationToken) {
         let waits = AtomicBool::default();
         let ttl = self.limits.ttl;
         let request = RunRequest::new(self.limits.run, cancel.clone());
-        let turn = self.scripts.turn(permit, &request, Lane::Jobs, &waits, &cancel);
+        let turn = self.scripts.turn(&permit, &request, Lane::Jobs, &waits, &cancel);
         let Ok(turn) = timeout(ttl, turn).await else { return };
         let end = match turn {
             None => JobEnd::Cancelled,
             Some(turn) => {
                 self.set(id, JobState::Running);
-                let run = self.run(permit, &turn, request);
+                let run = self.run(&permit, &turn, request);
                 tokio::pin!(run);
                 match timeout(ttl, &mut run).await {
                     Ok(end) => end,
@@ -275,6 +275,8 @@ impl Shared {
                 }
             }
         };
+        // Free the script and its inputs. The limits on ended jobs only count output.
+        drop(permit);
         self.set(id, JobState::Ended(end));
         tokio::select! {
             () = sleep(ttl) => {}

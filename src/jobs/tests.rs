@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{Captured, Ending, Outcome, Turns};
-use crate::gateway::tests::granted;
-use crate::gateway::{Gateway, JobId};
+use crate::gateway::tests::{granted, granted_with};
+use crate::gateway::{Gateway, Grant, Inputs, JobId, JobOwner};
 use crate::ledger::UserName;
 use crate::scripts::{Permit, Scripts};
 use crate::verdict::Conclusion;
@@ -101,6 +101,32 @@ async fn every_job_that_has_ended_has_a_verdict() {
     assert!(statement.as_str().unwrap().starts_with("script sha256:"), "{statement}");
     assert_eq!(cancelled.document["verdict"], "UNVERIFIABLE");
     assert_eq!(verdict(runs), verdict(waits));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_has_ended_keeps_no_script() {
+    let registry = registry(|limits| limits.running_max = 1);
+    let place = |seconds: u64| {
+        let owner = JobOwner { job: JobId::fresh(), user: String::new() };
+        let script = granted_with(&format!("# {seconds}"), Inputs::default(), &[]).with_job(owner);
+        // All copies of the script share this value.
+        let owner = Arc::downgrade(script.job().unwrap());
+        let permit = Permit::for_test(Grant::ExecuteInBackground(script), None, None);
+        let order = Order { permit, decision: Value::Null, placed_by: None };
+        (now(registry.place(order)).unwrap().id, owner)
+    };
+    let jobs = [1, 60, 60].map(place);
+    let are_kept = || jobs.each_ref().map(|(_, owner)| owner.strong_count() > 0);
+    let names = || jobs.each_ref().map(|(id, _)| name(&registry, *id));
+    after(2).await;
+    assert_eq!(names(), ["ran", "running", "queued"]);
+    assert_eq!(are_kept(), [false, true, true]);
+    for (id, _) in &jobs[1..] {
+        now(registry.cancel(*id, None)).unwrap();
+    }
+    after(1).await;
+    assert_eq!(names(), ["ran", "cancelled", "cancelled"]);
+    assert_eq!(are_kept(), [false; 3]);
 }
 
 /// Sleeps for the given number of seconds, and for a millisecond in which the tasks that are then due run.

@@ -122,7 +122,8 @@ impl Server {
         self.governance.as_ref().map(|governance| governance.store())
     }
 
-    /// Shares the background jobs with all replicas that use this database.
+    /// Shares the background jobs with all replicas that use this database. This server runs none of them before
+    /// [`Self::start_jobs`].
     pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
         let jobs = jobs::share(database, Arc::clone(&self.scripts), settings);
         Self { jobs, ..self }
@@ -137,6 +138,12 @@ impl Server {
     /// Sets the store of tokens. The caller's token is checked in this store again whenever a script starts.
     pub(crate) fn set_tokens(&self, store: &Store) {
         self.scripts.set_tokens(store.clone());
+    }
+
+    /// Starts to run the background jobs that replicas share. Called once, after [`Self::set_tokens`], because jobs of
+    /// users fail on a server that cannot check their tokens.
+    pub(crate) fn start_jobs(&self) {
+        self.jobs.start();
     }
 
     pub(crate) async fn now(&self) -> Now {
@@ -226,16 +233,28 @@ impl Server {
     }
 
     async fn place(&self, record: &DecisionRecord, permit: Permit, caller: CallContext) -> Reply {
+        let CallContext { request, cancel, takes_tasks, asked_by, .. } = caller;
+        let model = asked_by.model.as_deref();
         // If the client has cancelled the call during the analysis, `notifications/cancelled` found no job to cancel.
         // So do not place a job now.
-        if caller.cancel.is_cancelled() {
-            return Reply::cancelled(record, caller.model());
+        if cancel.is_cancelled() {
+            return Reply::cancelled(record, model);
         }
         // A task outlives its request, so cancelling the request must not cancel the task.
-        let placed_by = (!caller.takes_tasks).then_some(caller.request);
-        let decision = record.without_arguments();
+        let placed_by = (!takes_tasks).then_some(request);
+        let (decision, user) = (record.without_arguments(), permit.user().cloned());
         let placed = self.jobs.place(Order { permit, decision, placed_by }).await;
-        Reply::placed(record, placed, caller.takes_tasks)
+        // If the client has cancelled the call while the database stored the job, `notifications/cancelled` may have
+        // found no job either.
+        if let Ok(job) = &placed
+            && !takes_tasks
+            && cancel.is_cancelled()
+        {
+            // If the database cannot be reached, the job runs. The error is logged.
+            let _ = self.jobs.cancel(job.id, user.as_ref()).await;
+            return Reply::cancelled(record, model);
+        }
+        Reply::placed(record, placed, takes_tasks)
     }
 
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
@@ -357,11 +376,15 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
+    use futures_util::future::BoxFuture;
     use serde_json::json;
 
     use super::*;
     use crate::executor::Ending;
     use crate::executor::fake::FakeExecutor;
+    use crate::jobs::PlaceError;
     use crate::server::CallEnd;
 
     fn server(never_ready: bool) -> (Arc<FakeExecutor>, Server) {
@@ -420,6 +443,86 @@ mod tests {
         let reply = call(&server, false, CancellationToken::new()).await;
         assert_eq!(reply.end, CallEnd::Ran(Ending::Exited(0)), "{reply:?}");
         assert_eq!(executor.runs(), 1);
+    }
+
+    /// Jobs in memory. Each placement cancels `cancel`, like a client that cancels its call during the placement.
+    struct CancelledMeanwhile {
+        jobs: Arc<dyn Jobs>,
+        cancel: CancellationToken,
+        placed: OnceLock<JobId>,
+    }
+
+    impl Jobs for CancelledMeanwhile {
+        fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>> {
+            Box::pin(async move {
+                self.cancel.cancel();
+                let job = self.jobs.place(order).await?;
+                self.placed.set(job.id).unwrap();
+                Ok(job)
+            })
+        }
+
+        fn job<'a>(
+            &'a self,
+            id: JobId,
+            user: Option<&'a UserName>,
+            bytes_max: usize,
+        ) -> BoxFuture<'a, Result<Found, JobsAway>> {
+            self.jobs.job(id, user, bytes_max)
+        }
+
+        fn cancel<'a>(
+            &'a self,
+            id: JobId,
+            user: Option<&'a UserName>,
+        ) -> BoxFuture<'a, Result<bool, JobsAway>> {
+            self.jobs.cancel(id, user)
+        }
+
+        fn cancel_placed_by(&self, request: &RequestKey) {
+            self.jobs.cancel_placed_by(request);
+        }
+
+        fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>> {
+            self.jobs.by_state()
+        }
+
+        fn timeout(&self) -> Duration {
+            self.jobs.timeout()
+        }
+
+        fn shut_down(&self) -> BoxFuture<'_, ()> {
+            self.jobs.shut_down()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_is_cancelled_if_its_call_is_cancelled_while_it_is_placed() {
+        for (takes_tasks, expected) in [(false, "cancelled"), (true, "success")] {
+            let (_, server) = server(false);
+            let cancel = CancellationToken::new();
+            let jobs = Arc::new(CancelledMeanwhile {
+                jobs: Arc::clone(&server.jobs),
+                cancel: cancel.clone(),
+                placed: OnceLock::new(),
+            });
+            let server = Server { jobs: jobs.clone(), ..server };
+            let caller = CallContext { takes_tasks, ..nobody(cancel) };
+            let arguments = json!({ "code": "print(1)", "background": true });
+            let arguments = arguments.as_object().unwrap().clone();
+            let reply = server.call("execute_python_code", arguments, caller).await;
+            assert_eq!(reply.is_error, !takes_tasks, "{reply:?}");
+            let id = *jobs.placed.get().unwrap();
+            let state = loop {
+                let (job, _) = server.job(id, None).await.unwrap();
+                let state = job.unwrap().state.as_str();
+                if !["queued", "running"].contains(&state) {
+                    break state;
+                }
+                sleep(Duration::from_millis(1)).await;
+            };
+            assert_eq!(state, expected);
+        }
     }
 
     /// The routes by which users send scripts.

@@ -62,7 +62,8 @@ const NOT_ITS_RESULT: &str = "the result in the database does not match the audi
 /// The PostgreSQL notification channel between replicas, for events that cannot wait for the next poll.
 const CHANNEL: &str = "qwed_mcp_jobs";
 
-/// Starts to run the jobs in `database`, with the limits in the settings. Returns the interface for callers.
+/// Returns the jobs in `database`, with the limits in the settings. This server claims none of them before
+/// [`Jobs::start`].
 pub(crate) fn share(
     database: Database,
     scripts: Arc<Scripts>,
@@ -70,7 +71,7 @@ pub(crate) fn share(
 ) -> Arc<dyn Jobs> {
     let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
     limits.share = settings.user_share;
-    Arc::new(SharedJobs::start(database, scripts, limits))
+    Arc::new(SharedJobs::new(database, scripts, limits))
 }
 
 /// Limits for the jobs in the database.
@@ -142,10 +143,9 @@ struct Placed {
 }
 
 impl SharedJobs {
-    /// Starts the worker, which runs until shutdown. Before the worker runs a script, it decides again whether the
-    /// script is allowed.
-    pub(crate) fn start(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
-        let worker = Worker::start(database.clone(), Arc::clone(&scripts), limits);
+    /// Creates the interface to the jobs in `database`, with a worker that is not started.
+    pub(crate) fn new(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
+        let worker = Arc::new(Worker::new(database.clone(), Arc::clone(&scripts), limits));
         let cancellations = TaskTracker::new();
         let can_place = AtomicBool::new(false);
         let placed = Mutex::default();
@@ -301,6 +301,12 @@ impl SharedJobs {
 }
 
 impl Jobs for SharedJobs {
+    /// Starts the worker, which runs until shutdown. Before the worker runs a script, it decides again whether the
+    /// script is allowed.
+    fn start(&self) {
+        self.worker.start();
+    }
+
     fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>> {
         Box::pin(async move {
             let id = JobId::fresh();
@@ -350,13 +356,11 @@ impl Jobs for SharedJobs {
     }
 
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>> {
-        let counted = async {
-            let session = self.database.session().await.ok()?;
-            let rows = session.query(statements::COUNT, &[]).await.ok()?;
-            rows.into_iter().next()
-        };
         Box::pin(async {
-            let row = timeout(COUNT_PATIENCE, counted).await.ok()??;
+            // If the timeout dropped the statement, the session would never detect that its connection is lost. So the
+            // statement runs in a task, which continues after the timeout.
+            let counted = tokio::spawn(count_states(self.database.clone()));
+            let row = timeout(COUNT_PATIENCE, counted).await.ok()?.ok()??;
             let count = |it: usize| usize::try_from(row.try_get::<_, i64>(it).ok()?).ok();
             Some([("queued", count(0)?), ("running", count(1)?), ("ended", count(2)?)])
         })
@@ -392,6 +396,16 @@ impl Jobs for SharedJobs {
             tokio::join!(self.cancellations.wait(), self.worker.shut_down());
         })
     }
+}
+
+/// Counts the jobs in each state. `None` if the database cannot be reached.
+///
+/// The count takes longer the more jobs are kept. On the shared connection, the renewals of leases would wait for it.
+/// So it uses the connection for transactions, which this module needs for nothing else.
+async fn count_states(database: Database) -> Option<Row> {
+    let mut exclusive = database.exclusive().await.ok()?;
+    let rows = exclusive.session()?.query(statements::COUNT, &[]).await.ok()?;
+    rows.into_iter().next()
 }
 
 /// Cancels a job, and notifies the worker that runs it.

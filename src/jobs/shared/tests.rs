@@ -98,14 +98,20 @@ async fn shared_with(
     begun: Arc<AtomicUsize>,
     executor: Arc<FakeExecutor>,
 ) -> Replica {
+    let jobs = not_started(url, bounds, executor).await;
+    jobs.start();
+    Replica { jobs: Arc::new(jobs), begun }
+}
+
+/// Returns the jobs of a replica that does not claim jobs yet.
+async fn not_started(url: &str, bounds: Bounds, executor: Arc<FakeExecutor>) -> SharedJobs {
     let mut limits = SharedLimits::new(bounds.timeout, bounds.ttl);
     limits.running_max = bounds.running;
     limits.user_queue_len_max = i64::try_from(bounds.queue).unwrap();
     limits.lease = Duration::from_millis(1500);
     let url = DatabaseUrl::parse(&url.to_owned().into()).unwrap();
     let database = Database::open(url).await.unwrap();
-    let jobs = SharedJobs::start(database, Arc::new(scripts(executor)), limits);
-    Replica { jobs: Arc::new(jobs), begun }
+    SharedJobs::new(database, Arc::new(scripts(executor)), limits)
 }
 
 fn scripts(executor: Arc<FakeExecutor>) -> Scripts {
@@ -214,7 +220,8 @@ async fn one_user_has_a_share_of_what_is_kept() {
         Box::pin(async { Ok(ended) })
     }));
     let database = Database::open(DatabaseUrl::parse(&url.into()).unwrap()).await.unwrap();
-    let jobs = SharedJobs::start(database, Arc::new(scripts(executor)), limits);
+    let jobs = SharedJobs::new(database, Arc::new(scripts(executor)), limits);
+    jobs.start();
     let replica = Replica { jobs: Arc::new(jobs), begun };
     let first = replica.place(1, "ann").await.unwrap();
     replica.until(first, "ann", "success").await;
@@ -254,6 +261,21 @@ async fn a_job_whose_token_is_gone_is_not_run() {
     }
     assert_eq!(replica.begun.load(Ordering::SeqCst), 0);
     let id = replica.place(1, "ann").await.unwrap();
+    replica.until(id, "ann", "success").await;
+}
+
+/// A server sets its store of tokens before it starts the worker. Before that, it could check no user's token.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn a_worker_claims_no_job_before_it_is_started() {
+    let (url, begun) = (scratch::shared().database(), Arc::default());
+    let jobs = not_started(&url, Bounds::default(), executor(&begun)).await;
+    let replica = Replica { jobs: Arc::new(jobs), begun };
+    let id = replica.place(1, "ann").await.unwrap();
+    // This pause is longer than a lease, so a started worker would have claimed the job during the pause.
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(replica.word(id, "ann").await, "queued");
+    replica.jobs.start();
     replica.until(id, "ann", "success").await;
 }
 
@@ -516,6 +538,80 @@ async fn jobs_outlive_the_database() {
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
 }
 
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn a_worker_claims_jobs_again_after_a_long_outage() {
+    let server = Postgres::start();
+    let bounds = Bounds { running: 1, ttl: Duration::from_secs(4), ..Bounds::default() };
+    let replica = shared(&server.database(), bounds).await;
+    let first = replica.place(1000, "").await.unwrap();
+    replica.until(first, "", "running").await;
+    server.kill();
+    while replica.jobs.are_available().await {}
+    // An attempt to connect to the killed database ends after five seconds. So the worker has tried to store the end of
+    // the job for longer than the job is kept.
+    for _ in 0..2 {
+        assert!(!replica.jobs.are_available().await);
+    }
+    server.begin();
+    let next = replica.place(1, "").await.unwrap();
+    replica.until(next, "", "success").await;
+}
+
+/// Records the statements that remove jobs, and the statements that change jobs, such as renewals.
+const RECORD_STATEMENTS: &str = "
+CREATE TABLE qwed_mcp.recorded (seq bigserial, operation text);
+CREATE FUNCTION qwed_mcp.record_statement() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO qwed_mcp.recorded (operation) VALUES (TG_OP);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER record_statement AFTER UPDATE OR DELETE ON qwed_mcp.jobs FOR EACH STATEMENT
+    EXECUTE FUNCTION qwed_mcp.record_statement()";
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn leases_are_renewed_between_removals_of_expired_jobs() {
+    let (server, url) = (scratch::shared(), scratch::shared().database());
+    let bounds = Bounds { ttl: Duration::from_secs(2), ..Bounds::default() };
+    let _replica = shared(&url, bounds).await;
+    server.sql(&url, RECORD_STATEMENTS);
+    // These jobs need three removals.
+    server.sql(&url, "SET session_replication_role = replica; \
+         INSERT INTO qwed_mcp.jobs (id, user_name, state, verification_id, decision, changed_at) \
+         SELECT gen_random_uuid(), '', 2, '', '', now() - interval '1 h' FROM generate_series(1, 2500)");
+    let begun = Instant::now();
+    while server.sql(&url, "SELECT count(*) FROM qwed_mcp.jobs") != "0" {
+        assert!(begun.elapsed() < PATIENCE, "some jobs are left");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let removals = "SELECT count(*) >= 3 FROM qwed_mcp.recorded WHERE operation = 'DELETE'";
+    assert_eq!(server.sql(&url, removals), "t");
+    let in_a_row = "SELECT count(*) FROM (SELECT operation, lag(operation) OVER (ORDER BY seq) AS previous \
+         FROM qwed_mcp.recorded) AS pairs WHERE operation = 'DELETE' AND previous = 'DELETE'";
+    assert_eq!(server.sql(&url, in_a_row), "0");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn renewals_do_not_wait_for_the_count_of_jobs() {
+    let (server, url) = (scratch::shared(), scratch::shared().database());
+    let replica = shared(&url, Bounds::default()).await;
+    let id = replica.place(1, "").await.unwrap();
+    replica.until(id, "", "success").await;
+    let begun = Instant::now();
+    while replica.jobs.by_state().await != Some([("queued", 0), ("running", 0), ("ended", 1)]) {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    // In this time, the shared connection executes renewals. So the count is the last statement of another connection.
+    sleep(Duration::from_secs(1)).await;
+    let count = statements::COUNT.trim();
+    let last = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+         AND pid <> pg_backend_pid() AND strpos(query, '{count}') > 0"
+    );
+    assert_eq!(server.sql(&url, &last), "1");
+}
+
 /// Creates `Scripts` with an audit log in a database. Also returns the store that contains this audit log.
 fn governed_scripts(url: &str, folder: &Path, begun: &Arc<AtomicUsize>) -> (Arc<Scripts>, Store) {
     let (settings, _) = Settings::from_lookup(|name| match name {
@@ -565,7 +661,8 @@ async fn the_start_of_a_job_waits_for_the_store() {
     let database = DatabaseUrl::parse(&jobs.database().into()).unwrap();
     let database = Database::open(database).await.unwrap();
     let limits = SharedLimits::new(Duration::from_secs(60), TTL);
-    let shared = SharedJobs::start(database, Arc::clone(&scripts), limits);
+    let shared = SharedJobs::new(database, Arc::clone(&scripts), limits);
+    shared.start();
     let replica = Replica { jobs: Arc::new(shared), begun };
     let order = Order { permit, decision: json!({}), placed_by: None };
     let id = replica.jobs.place(order).await.unwrap().id;

@@ -70,12 +70,8 @@ struct Claimed {
 }
 
 impl Worker {
-    pub(super) fn start(
-        database: Database,
-        scripts: Arc<Scripts>,
-        limits: SharedLimits,
-    ) -> Arc<Self> {
-        let worker = Arc::new(Self {
+    pub(super) fn new(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
+        Self {
             id: Uuid::new_v4(),
             name: name(),
             database,
@@ -88,15 +84,18 @@ impl Worker {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             jobs: TaskTracker::new(),
-        });
-        let working = Arc::clone(&worker);
-        worker.tasks.spawn(async move { working.work().await });
-        let hearing = Arc::clone(&worker);
-        worker.tasks.spawn(async move {
+        }
+    }
+
+    /// Starts to claim jobs, until the server ends. Called once, because claims and renewals must not overlap.
+    pub(super) fn start(self: &Arc<Self>) {
+        let working = Arc::clone(self);
+        self.tasks.spawn(async move { working.work().await });
+        let hearing = Arc::clone(self);
+        self.tasks.spawn(async move {
             let stop = hearing.stop.clone();
             stop.run_until_cancelled(hearing.follow_notices()).await;
         });
-        worker
     }
 
     /// Returns whether this worker can start one more job immediately.
@@ -136,7 +135,7 @@ impl Worker {
         self.tasks.wait().await;
     }
 
-    /// Claims jobs and renews leases, until the server ends.
+    /// Claims jobs, renews leases and removes expired jobs, until the server ends.
     async fn work(self: &Arc<Self>) {
         let mut renewal = interval(self.limits.lease / 5);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -148,11 +147,16 @@ impl Worker {
                 biased;
                 () = self.stop.cancelled() => return,
                 _ = renewal.tick() => {
-                    let upkept = self.renew_leases(Instant::now() >= expiry).await;
-                    self.note("jobs could not be renewed", upkept);
-                    if Instant::now() >= expiry {
-                        expiry = Instant::now() + expiry_interval;
+                    let upkept = self.renew_leases().await;
+                    if upkept.is_ok() && Instant::now() >= expiry {
+                        let removed = self.remove_expired().await;
+                        // After a full batch, more jobs may have expired. Renew the leases before the next batch.
+                        if !matches!(removed, Ok(statements::EXPIRED_MAX)) {
+                            expiry = Instant::now() + expiry_interval;
+                        }
+                        self.note("expired jobs could not be removed", removed.map(drop));
                     }
+                    self.note("jobs could not be renewed", upkept);
                 }
                 () = self.look.notified() => {}
             }
@@ -189,8 +193,8 @@ impl Worker {
     }
 
     /// Renews the leases of this worker's jobs, cancels jobs that this worker must not continue, and ends lost jobs of
-    /// other workers. Removes expired jobs if `expires` is `true`.
-    async fn renew_leases(&self, expires: bool) -> Result<(), DatabaseError> {
+    /// other workers.
+    async fn renew_leases(&self) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         let held: Vec<Uuid> = self.held().keys().copied().collect();
         let lease = self.limits.lease.as_secs_f64();
@@ -212,11 +216,14 @@ impl Worker {
             let worker = lost.try_get::<_, &str>(1).map_err(DatabaseError::Statement)?;
             tracing::warn!(job = %id, worker, "the worker of a job is lost");
         }
-        if expires {
-            let ttl = self.limits.ttl.as_secs_f64();
-            while session.execute(statements::EXPIRE, &[&ttl]).await? == 1000 {}
-        }
         Ok(())
+    }
+
+    /// Removes one batch of expired jobs. Returns their number.
+    async fn remove_expired(&self) -> Result<u64, DatabaseError> {
+        let session = self.database.session().await?;
+        let ttl = self.limits.ttl.as_secs_f64();
+        session.execute(statements::EXPIRE, &[&ttl]).await
     }
 
     /// Handles notifications of other replicas, until the server ends.
@@ -251,13 +258,13 @@ impl Worker {
             let id = job.id;
             let end = worker.run(job, cancel).await;
             let is_told = if worker.stop.is_cancelled() {
-                timeout(LAST_WORD_PATIENCE, worker.finish(id, &end)).await.ok()
+                timeout(LAST_WORD_PATIENCE, worker.finish(id, &end)).await.is_ok()
             } else {
-                worker.stop.run_until_cancelled(worker.finish(id, &end)).await
+                worker.stop.run_until_cancelled(worker.finish(id, &end)).await.is_some()
             };
             // If the end of the job is not stored, keep the job in `held`. A renewal without its id would return the
             // job to the queue, and the job would run twice.
-            if is_told == Some(true) {
+            if is_told {
                 worker.held().remove(&id);
             } else {
                 tracing::warn!(job = %id, "the result of a job could not be stored in time");
@@ -312,22 +319,22 @@ impl Worker {
         JobEnd::Cancelled
     }
 
-    /// Stores the end of a job. While the database is unreachable, retries for the lifetime of a job. Returns whether
-    /// the database contains an end of the job. If another replica has already declared the job lost, `end` is
-    /// discarded, but the result is `true`.
-    async fn finish(&self, id: Uuid, end: &JobEnd) -> bool {
+    /// Stores the end of a job. Retries until the database answers. If another replica has already declared the job
+    /// lost, or the job has expired, `end` is discarded.
+    ///
+    /// The number of ends in memory is bounded, because the worker claims no other job in the place of a job in `held`.
+    async fn finish(&self, id: Uuid, end: &JobEnd) {
         let mut kept = Kept::of_end(end);
-        let begun = Instant::now();
         let (mut may_be_written, mut is_refused) = (false, false);
-        while begun.elapsed() < self.limits.ttl {
+        loop {
             match self.try_finish(id, &kept, may_be_written).await {
-                Ok(true) => return true,
+                Ok(true) => return,
                 Ok(false) => {
                     tracing::warn!(
                         job = %id, end = end.as_str(),
                         "the result of a job is discarded, because the job was reported as lost"
                     );
-                    return true;
+                    return;
                 }
                 Err(error) => {
                     may_be_written |= error.is_ambiguous();
@@ -341,7 +348,6 @@ impl Worker {
                 }
             }
         }
-        false
     }
 
     /// Returns whether this worker has stored the end of the job. `false` means that the worker no longer owns the job.
