@@ -328,18 +328,20 @@ impl OneShotExecutor {
     async fn clear_up(&self) {
         tracing::error!("a supervisor was killed; killing the processes of its run");
         let supervisors = self.supervisors.clone();
-        let mut clearing = tokio::spawn(async move {
-            supervisors.kill_orphans().await;
-            Supervisors::sweep().await;
-        });
-        if timeout(END_PATIENCE, &mut clearing).await.is_err() {
+        let mut killing = tokio::spawn(async move { supervisors.kill_orphans().await });
+        if timeout(END_PATIENCE, &mut killing).await.is_err() {
             tracing::error!("the processes of a killed supervisor do not end");
             let unended = self.supervisors.note_unended();
             tokio::spawn(async move {
-                let _ = clearing.await;
+                let _ = killing.await;
                 drop(unended);
+                Supervisors::sweep().await;
             });
+            return;
         }
+        // A folder with many files takes long to remove.
+        let sweeping = tokio::spawn(Supervisors::sweep());
+        let _ = timeout(REMOVAL_PATIENCE, sweeping).await;
     }
 }
 

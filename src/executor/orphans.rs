@@ -33,7 +33,7 @@ mod platform {
     /// Kills the orphans among the children of this process, with all their descendants, until no orphan is left. The
     /// `supervisors` are not orphans. Children in this process's own session are not orphans either, because the server
     /// started them for itself.
-    pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
+    pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32> + Clone + Send + 'static) {
         // Only a subreaper gets orphans. In any other process, the children belong to other code and must not be
         // killed.
         if !prctl::get_child_subreaper().unwrap_or(false) {
@@ -42,10 +42,12 @@ mod platform {
         let Ok(own_session) = getsid(None) else { return };
         let mut round = ROUND;
         loop {
-            let known = supervisors();
+            // Read the session before the list. A supervisor leaves the server's session after the server has listed it,
+            // so a supervisor that has left the session is in the list.
+            let supervisors = supervisors.clone();
             let is_orphan = move |pid: &Pid| {
-                let is_known = u32::try_from(pid.as_raw()).is_ok_and(|pid| known.contains(&pid));
-                !is_known && getsid(Some(*pid)) != Ok(own_session)
+                getsid(Some(*pid)) != Ok(own_session)
+                    && !u32::try_from(pid.as_raw()).is_ok_and(|pid| supervisors().contains(&pid))
             };
             let mut orphans = process_tree::children();
             orphans.retain(&is_orphan);

@@ -87,7 +87,8 @@ impl Supervisors {
 
     /// Kills and reaps the processes that killed supervisors left behind.
     pub(super) async fn kill_orphans(&self) {
-        orphans::kill(|| self.lock().clone()).await;
+        let supervisors = self.clone();
+        orphans::kill(move || supervisors.lock().clone()).await;
     }
 
     pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {

@@ -264,7 +264,9 @@ fn options(loading: &Loading, takes_pictures: bool, determinism: Option<Determin
 async fn outlive(mut supervisor: Child, listed: Listed, supervisors: Supervisors) {
     let ended = supervisor.wait().await;
     drop(listed);
-    if !ended.is_ok_and(|status| status.success()) {
+    // With the exit code 1, the supervisor has also ended the run. It could not send its report, because the server had
+    // closed the connection.
+    if !ended.is_ok_and(|status| matches!(status.code(), Some(0 | 1))) {
         supervisors.kill_orphans().await;
     }
 }
