@@ -87,6 +87,9 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
 
 /// Prints the decision about a call, without making the call.
 fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<ExitCode> {
+    if checked(file).is_none() {
+        return Ok(ExitCode::from(super::USAGE));
+    }
     let policy = Arc::new(PolicyFile::new(file.to_owned()));
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
@@ -131,13 +134,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
 }
 
 fn check(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
-    let mut check = match PolicyCheck::of(file) {
-        Ok(check) => check,
-        Err(error) => {
-            tracing::error!("{error}");
-            return Ok(ExitCode::from(super::USAGE));
-        }
-    };
+    let Some(mut check) = checked(file) else { return Ok(ExitCode::from(super::USAGE)) };
     check.warnings.extend(check.policy.as_ref().and_then(judge_warning));
     let text = match format {
         Format::Text => as_text(file, &check),
@@ -145,6 +142,11 @@ fn check(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
     };
     print("the findings", &text)?;
     Ok(if check.policy.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Checks a policy file. If the file cannot be read, logs the reason and returns `None`.
+fn checked(file: &Path) -> Option<PolicyCheck> {
+    PolicyCheck::of(file).inspect_err(|error| tracing::error!("{error}")).ok()
 }
 
 fn as_text(file: &Path, check: &PolicyCheck) -> String {

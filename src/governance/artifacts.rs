@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::folder::{Bounds, Folder, Reach, Stat};
 
-pub(crate) use listing::{ENTRIES_MAX, Page, RUNS_LISTED_MAX, RunEntry};
+pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{Removal, RemovalLog, Retained, RetentionError};
 

@@ -194,6 +194,9 @@ impl Governance {
         let quota = Quota { user: caller.user.clone(), runs_max };
         let appended = self.store.submit_within(rows, quota).done().await;
         let appended = appended.map_err(|error| store_failed(&error))?;
+        if appended.is_some() {
+            self.notify_checkpoints();
+        }
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
@@ -267,10 +270,15 @@ impl Governance {
         entries: Vec<AuditEntry>,
     ) -> Result<AuditPlace, StoreError> {
         let place = self.store.submit_entries(entries).done().await?;
+        self.notify_checkpoints();
+        Ok(place)
+    }
+
+    /// Notifies the writer of checkpoints that rows were appended.
+    fn notify_checkpoints(&self) {
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.notify();
         }
-        Ok(place)
     }
 }
 
@@ -341,12 +349,12 @@ impl Rehearsal<'_> {
         if !self.role.has(self.tool.permission()) {
             return Err(Refusal::PermissionDenied);
         }
+        let unusable = |error: PolicyError| Refusal::PolicyUnusable(error.to_string());
+        let policy = policy.current().map_err(unusable)?;
         match self.tool {
             GovernedTool::RunPytest => {}
             GovernedTool::Read(_) => return Ok(()),
         }
-        let unusable = |error: PolicyError| Refusal::PolicyUnusable(error.to_string());
-        let policy = policy.current().map_err(unusable)?;
         check_run(&policy, executor, self.tool, self.arguments, Instant::now()).await?;
         if let (Some(runs_max), Some((store, user))) = (policy.budget.runs_per_day, self.runs_of) {
             let runs = store.runs_of_day(user);

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::artifacts::{ArtifactError, Artifacts, Chunk, EVIDENCE};
+use super::artifacts::{ArtifactError, Artifacts, Chunk, EVIDENCE, FileEntry, Page};
 use super::evidence::ArtifactRecord;
 use crate::ledger::{AuditOutcome, RecordedEvidence, RecordedRun, Store, StoreError};
 
@@ -198,6 +198,25 @@ fn judge(
         (Err(_), RecordedEvidence::Sha256(_) | RecordedEvidence::NotWritten) => None,
     };
     Ok(Served { content: found?, unconfirmed })
+}
+
+/// Lists a page of the files of a run. If the run has no folder, fails with the same reason as [`evidence`].
+pub(crate) fn files(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+    offset: usize,
+    limit: Option<usize>,
+) -> Result<Page<FileEntry>, IntegrityError> {
+    let list = || artifacts.list_files(run_id, offset, limit);
+    match list() {
+        Err(ArtifactError::RunNotFound) => match evidence(artifacts, store, run_id) {
+            // The folder was created meanwhile.
+            Ok(_) | Err(IntegrityError::Artifacts(ArtifactError::NoEvidence(_))) => Ok(list()?),
+            Err(reason) => Err(reason),
+        },
+        listed => Ok(listed?),
+    }
 }
 
 /// Returns whether retention has removed a run. If so, do not report differences in the run's files, because the

@@ -203,6 +203,16 @@ impl PolicyError {
 }
 
 impl Policy {
+    /// Returns the paths that tests may read, except for Python's own files.
+    pub(crate) fn readable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.workspace_root.iter().chain(self.also_readable())
+    }
+
+    /// Returns the paths that tests may read in addition to the workspace: `allowed_paths` and the admin's own tests.
+    pub(crate) fn also_readable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.sandbox.allowed_paths.iter().chain(&self.judge.tests)
+    }
+
     /// Parses the text of a policy file. The error is the first mistake.
     pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
         let (policy, mistakes) = Self::read(text)?;

@@ -110,7 +110,7 @@ fn look_up(
             let offset = offset.unwrap_or(0);
             Ok(match run_id {
                 Some(id) => page_reply(
-                    artifacts.list_files(id, offset, limit)?,
+                    integrity::files(artifacts, store, id, offset, limit)?,
                     |files| json!({ "run_id": id, "artifacts": files }),
                 ),
                 None => {

@@ -91,9 +91,8 @@ impl Governance {
         if receipts.has_key_in(&self.data_folder) {
             return Ok(());
         }
-        let readable = policy.workspace_root.iter().chain(&policy.sandbox.allowed_paths);
         receipts
-            .require_out_of(readable)
+            .require_out_of(policy.readable())
             .map_err(|error| Refusal::SandboxViolation(error.to_string()))
     }
 }

@@ -271,12 +271,10 @@ pub(super) fn project_run(
     let own = own.map(|(name, value)| (name.to_owned(), value));
     let files_bytes_max = policy.budget.artifact_bytes_max;
     let output_bytes = policy.budget.output_bytes_max;
-    let tests = judge.pinned.iter().map(|pinned| &pinned.folder);
-    let readable = policy.sandbox.allowed_paths.iter().chain(tests);
     ProjectRun {
         source: order.source(judge, &python_path, (files, files_bytes_max), timeout),
         workspace: order.workspace.clone(),
-        readable: readable.cloned().collect(),
+        readable: policy.also_readable().cloned().collect(),
         closed: data_folder.to_owned(),
         artifacts: ArtifactFolder {
             path: files.to_owned(),

@@ -27,6 +27,7 @@ use crate::ledger::{
     ArgumentsHash, AuditEntry, AuditEvent, AuditFilter, AuditOutcome, EVIDENCE_SHA256, Presented,
     Proof, Role, UserName,
 };
+use crate::receipt::KeyStore;
 use crate::sandbox::Tier;
 
 const TEST_PATH: &str = "tests/test_a.py";
@@ -94,6 +95,26 @@ impl Fixture {
         act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
     ) -> Self {
         Self::new(FakeExecutor::of_projects(tier, act))
+    }
+
+    /// Enables receipts, with a new key in the folder `keys`.
+    fn with_receipts(mut self, keys: &Path) -> Self {
+        let store = KeyStore::new(keys.to_owned());
+        let key = store.generate(false).unwrap();
+        let folder = self.folder.path();
+        let receipts = folder.join("receipts");
+        let receipts = Receipts::new(key, &store.signing_key(), &receipts, false, false).unwrap();
+        let (settings, _) = Settings::from_lookup(|_| None);
+        let governance = Governance::new(
+            &settings,
+            Arc::new(PolicyFile::new(folder.join("policy.toml"))),
+            &folder.join("data"),
+            self.store.clone(),
+            self.executor.clone(),
+            Some(Arc::clone(&self.session)),
+        );
+        self.governance = Arc::new(governance.with_receipts(Some(Arc::new(receipts))));
+        self
     }
 
     fn write_policy(&self, tools: &str, sections: &str) {
@@ -366,6 +387,67 @@ async fn under_a_policy_that_cannot_be_used_nothing_is_done() {
         assert_eq!(fixture.events(run_id), [pair("MCP_TOOL_CALL", code), pair(code, code)]);
     }
     assert_eq!(fixture.executor.runs(), 0);
+}
+
+#[tokio::test]
+async fn a_rehearsal_refuses_what_a_call_under_a_broken_policy_refuses() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let path = fixture.folder.path().join("policy.toml");
+    fs::write(&path, "[nonsense]\n").unwrap();
+    let policy = PolicyFile::new(path);
+    for (role, tool) in [
+        (Role::User, GovernedTool::RunPytest),
+        (Role::Viewer, GovernedTool::RunPytest),
+        (Role::Viewer, GovernedTool::Read(ReadTool::ListArtifacts)),
+    ] {
+        let arguments = Map::from_iter([("test_path".to_owned(), json!(TEST_PATH))]);
+        let real = Value::Object(arguments.clone());
+        let (_, real) = fixture.call(Some(fixture.token(role)), tool, real).await;
+        let rehearsal = Rehearsal { tool, role, arguments: &arguments, runs_of: None };
+        let refusal = rehearsal.outcome(&policy, &*fixture.executor).await.err();
+        assert!(refusal.is_some(), "{role:?} {tool:?}");
+        assert_eq!(refusal, real.err(), "{role:?} {tool:?}");
+    }
+}
+
+/// The run ends only after a checkpoint was written.
+#[tokio::test]
+async fn rows_about_the_start_of_a_run_within_a_quota_get_a_checkpoint() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("checkpoints");
+    let written = file.clone();
+    let fixture = Fixture::of(Tier::T3, move |project, _| {
+        let written = written.clone();
+        async move {
+            while !written.exists() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            Ok(passes(&project))
+        }
+    });
+    let fixture = fixture.with_receipts(&elsewhere.path().join("keys"));
+    let sections = format!("[budget]\nruns_per_day = 1\n[audit]\ncheckpoint = {file:?}\n");
+    fixture.write_policy(ALLOWLIST, &sections);
+    let (_, reply) = fixture.run().await;
+    assert!(reply.is_ok(), "{reply:?}");
+}
+
+#[tokio::test]
+async fn no_folder_that_tests_may_read_may_have_the_signing_key() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let keys = fs::canonicalize(elsewhere.path()).unwrap().join("keys");
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let fixture = fixture.with_receipts(&keys);
+    for (section, is_safe) in [
+        (String::new(), true),
+        (format!("[workspace]\nroot = {keys:?}\n"), false),
+        (format!("[sandbox]\nallowed_paths = [{keys:?}]\n"), false),
+        (format!("[judge]\ntests = {keys:?}\nlist = {:?}\n", keys.join("list")), false),
+    ] {
+        let policy = Policy::parse(&section).unwrap();
+        let found = fixture.governance.require_safe_key(&policy);
+        assert_eq!(found.is_ok(), is_safe, "{section}");
+    }
 }
 
 #[tokio::test]
@@ -765,6 +847,31 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
     fs::write(fixture.run_folder(run_id).join("evidence.json"), "{}").unwrap();
     let reply = fixture.read(ReadTool::GetEvidence, json!({ "run_id": run_id })).await;
     assert!(matches!(reply, Err(Refusal::ArtifactChanged(_))), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_list_of_files_that_are_not_there_has_the_reason_of_the_evidence() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let (deleted, _) = fixture.run().await;
+    fs::remove_dir_all(fixture.run_folder(deleted)).unwrap();
+    let [started, removed, unknown] = [7, 8, 9].map(Uuid::from_u128);
+    let rows = [
+        entry(started, AuditEvent::ToolStarted),
+        entry(removed, AuditEvent::ToolStarted),
+        entry(removed, AuditEvent::ArtifactsRemoved),
+    ];
+    aside(|| fixture.store.append(&rows)).unwrap();
+    for (run_id, expected) in [
+        (deleted, "evidence.json is missing, and the run left it"),
+        (started, "it is just starting"),
+        (removed, "were removed by the policy's retention"),
+        (unknown, "no run has this run_id"),
+    ] {
+        let arguments = json!({ "run_id": run_id });
+        let evidence = fixture.read(ReadTool::GetEvidence, arguments.clone()).await.unwrap_err();
+        assert!(evidence.to_string().contains(expected), "{evidence}");
+        assert_eq!(fixture.read(ReadTool::ListArtifacts, arguments).await, Err(evidence));
+    }
 }
 
 #[tokio::test]

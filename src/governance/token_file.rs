@@ -71,8 +71,7 @@ fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnToken
     let policy = settings.policy.clone().map(PolicyFile::new);
     let Some(Ok(policy)) = policy.map(|policy| policy.current()) else { return Ok(()) };
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let folders = policy.workspace_root.iter().chain(&policy.sandbox.allowed_paths);
-    for folder in folders {
+    for folder in policy.readable() {
         // `UntrustedFolder::new` returns `None` for a folder that does not exist.
         if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&absolute)) {
             let (file, folder) = (file.to_owned(), folder.clone());
@@ -213,6 +212,7 @@ mod tests {
         for (text, is_refused) in [
             (format!("[workspace]\nroot = {root:?}\n"), true),
             (format!("[sandbox]\nallowed_paths = [{root:?}]\n"), true),
+            (format!("[judge]\ntests = {root:?}\nlist = {:?}\n", root.join("list")), true),
             (format!("[workspace]\nroot = {:?}\n", root.join("missing")), false),
             (String::new(), false),
             // This policy has an unknown key, so no tests run and the file is not refused.

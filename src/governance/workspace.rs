@@ -78,6 +78,8 @@ pub(super) enum Undetermined {
     Commit,
     #[error("git changes files when they are committed (.gitattributes)")]
     Attributes,
+    #[error("the files of a submodule are not compared with its commit")]
+    Submodule,
     #[error("it cannot be read: {0}")]
     Read(io::ErrorKind),
 }
@@ -217,22 +219,35 @@ impl<'f> Files<'f> {
 
     /// Returns the tree entry of a file; `None` if the file does not exist.
     fn item(&mut self, entry: &Entry) -> Result<Option<TreeItem>, Undetermined> {
-        let path = entry.path.clone();
-        // Submodules and files with the flag `skip-worktree` cannot be hashed, so use their ids from the index.
-        if entry.kind == TreeKind::Repository || entry.is_left_out {
-            return Ok(Some(TreeItem { path, kind: entry.kind, id: entry.id }));
-        }
-        let Ok((parent, name)) = parent(self.root, &path) else { return Ok(None) };
-        let Ok(stat) = parent.stat(name) else { return Ok(None) };
+        let found = parent(self.root, &entry.path).and_then(|(parent, name)| {
+            let stat = parent.stat(name)?;
+            Ok((parent, name, stat))
+        });
+        let item = |kind, id| Ok(Some(TreeItem { path: entry.path.clone(), kind, id }));
+        let (parent, name, stat) = match found {
+            Ok(found) => found,
+            // The file is missing because of its flag `skip-worktree`.
+            Err(error) if entry.is_left_out && error.kind() == io::ErrorKind::NotFound => {
+                return item(entry.kind, entry.id);
+            }
+            Err(_) => return Ok(None),
+        };
         let (kind, id) = match stat.kind {
             Kind::File => self.file(&parent, name)?,
             Kind::Other => match parent.link(name) {
                 Ok(target) => (TreeKind::Link, object::id_of("blob", target.as_bytes())),
                 Err(_) => return Ok(None),
             },
+            Kind::Folder if entry.kind == TreeKind::Repository => {
+                // The folder of a submodule that is not checked out is empty.
+                if !parent.folder(name)?.names(1)?.is_empty() {
+                    return Err(Undetermined::Submodule);
+                }
+                (entry.kind, entry.id)
+            }
             Kind::Folder => return Ok(None),
         };
-        Ok(Some(TreeItem { path, kind, id }))
+        item(kind, id)
     }
 
     fn file(

@@ -188,6 +188,64 @@ fn what_is_not_known_is_said() {
     unknown("outside of the workspace");
 }
 
+#[test]
+fn a_file_that_is_left_out_counts_as_it_is() {
+    let repository = Repository::new();
+    repository.git(&["update-index", "--skip-worktree", "a.py", "tests/a.py"]);
+    repository.check(false);
+    fs::remove_file(repository.path("a.py")).unwrap();
+    fs::remove_dir_all(repository.path("tests")).unwrap();
+    repository.check(false);
+    // In these cases Git would report no change, because of the flag.
+    let other = repository.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("a.py"), "2\n").unwrap();
+    let changes: [Change; 3] = [
+        |it| fs::write(it.path("a.py"), "4\n").unwrap(),
+        |it| fs::create_dir(it.path("a.py")).unwrap(),
+        |it| symlink("other", it.path("tests")).unwrap(),
+    ];
+    for change in changes {
+        change(&repository);
+        let state = repository.state();
+        assert_eq!((state.dirty, state.undetermined.as_deref()), (Some(true), None));
+        for path in ["a.py", "tests"].map(|name| repository.path(name)) {
+            let _ = if path.is_dir() && !path.is_symlink() {
+                fs::remove_dir(path)
+            } else {
+                fs::remove_file(path)
+            };
+        }
+        repository.check(false);
+    }
+}
+
+#[test]
+fn a_submodule_is_unknown_if_it_has_files() {
+    let repository = Repository::new();
+    let id = repository.git(&["rev-parse", "HEAD"]);
+    let entry = format!("160000,{id},module");
+    repository.git(&["update-index", "--add", "--cacheinfo", &entry]);
+    repository.git(&["commit", "-q", "-m", "a submodule"]);
+    repository.check(true);
+    fs::create_dir(repository.path("module")).unwrap();
+    repository.check(false);
+    let unknown = WorkspaceState {
+        commit: repository.expected().commit,
+        undetermined: Some(Undetermined::Submodule.to_string()),
+        ..WorkspaceState::default()
+    };
+    for name in ["module/.git", "module/a.py"] {
+        fs::write(repository.path(name), "").unwrap();
+        assert_eq!(repository.state(), unknown);
+        fs::remove_file(repository.path(name)).unwrap();
+    }
+    repository.check(false);
+    fs::remove_dir(repository.path("module")).unwrap();
+    fs::write(repository.path("module"), "").unwrap();
+    repository.check(true);
+}
+
 /// Files in the workspace can make Git start programs and follow symlinks. `WorkspaceState::of` does neither.
 #[test]
 fn nothing_of_the_workspaces_choice_is_started_or_followed() {

@@ -63,11 +63,14 @@ fn what_is_done_at_one_server_holds_at_the_other() {
     let asked = json!({ "run_id": run });
     let evidence = call_as(&mut one, &here.viewer, "get_evidence", asked.clone());
     assert_eq!(evidence["result"]["isError"], false, "{evidence}");
-    let refused = call_as(&mut other, &there.viewer, "get_evidence", asked);
     let expected = "the files of this run are on the server that ran it, instance ";
-    assert_refused(&refused, -32602, "INVALID_PARAMS", expected);
     let instance = fs::read_to_string(here.data.join("instance-id")).unwrap();
-    assert!(refused["error"]["message"].as_str().unwrap().contains(instance.trim()), "{refused}");
+    for tool in ["get_evidence", "list_artifacts"] {
+        let refused = call_as(&mut other, &there.viewer, tool, asked.clone());
+        assert_refused(&refused, -32602, "INVALID_PARAMS", expected);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(instance.trim()), "{refused}");
+    }
 
     // Both servers refuse a revoked token at once.
     let ran = run_pytest(&mut other, &there.user, TEST);

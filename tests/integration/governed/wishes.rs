@@ -146,6 +146,14 @@ fn what_a_call_would_get_is_what_it_gets() {
     assert_eq!(wrong(&["policy", "test", "--role", "user"]), Some(2), "which policy?");
     let path = governed.policy.to_str().unwrap();
     assert_eq!(wrong(&["policy", "test", path, "--role", "user", "--arguments", "[]"]), Some(2));
+    let list = ["--role", "viewer", "--tool", "list_artifacts", "--arguments", "{}"];
+    governed.write_policy("[nonsense]\n");
+    let real = call_as(&mut server, &governed.viewer, "list_artifacts", json!({}));
+    let report = policy_test(&governed, &list);
+    assert_eq!(report["message"], real["error"]["message"], "{report} {real}");
+    fs::remove_file(&governed.policy).unwrap();
+    assert_eq!(wrong(&[&["policy", "test", path][..], &list].concat()), Some(2));
+    assert_eq!(wrong(&["policy", "test", path, "--role", "user"]), Some(2));
 }
 
 fn a_token_is_put_in_the_place_of_another_one() {
