@@ -34,6 +34,8 @@ pub(crate) const KEY_FOLDER: &str = "keys";
 const SIGNING_KEY: &str = "signing.key";
 const PUBLIC_KEY: &str = "signing.pub";
 const RECORDS: &str = "keys.json";
+/// The name of the file that is locked while a key is generated.
+const LOCK: &str = ".lock";
 /// The extension of files with a public key.
 const PUBLIC_ENDING: &str = "pub";
 
@@ -307,17 +309,22 @@ impl KeyStore {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Generates a key. An existing key is replaced if `rotates` is `true`. Otherwise it is an error.
+    /// Generates a key. An existing key is replaced if `rotates` is `true`. Otherwise it is an error. Waits while another
+    /// process generates a key in this folder.
     ///
     /// The public key is written to the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
-        let file = self.signing_key();
-        if file.symlink_metadata().is_ok() && !rotates {
-            return Err(KeyError::Exists(file));
+        if !rotates {
+            self.require_no_key()?;
         }
         let failed = |source| KeyError::Write { file: self.folder.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
         require_protected(&self.folder)?;
+        let _lock = self.lock()?;
+        // Another process may have generated a key since the first check.
+        if !rotates {
+            self.require_no_key()?;
+        }
         let key = SigningKey::random()?;
         let now = to_milliseconds(Utc::now());
         let mut records = records(&self.folder.join(RECORDS))?;
@@ -338,6 +345,24 @@ impl KeyStore {
         self.write(PUBLIC_KEY, key.public_pem()?.as_bytes(), 0o644)?;
         self.write(SIGNING_KEY, private.as_bytes(), 0o600)?;
         Ok(key)
+    }
+
+    fn require_no_key(&self) -> Result<(), KeyError> {
+        let file = self.signing_key();
+        if file.symlink_metadata().is_ok() { Err(KeyError::Exists(file)) } else { Ok(()) }
+    }
+
+    /// Waits for the lock of the folder. Closing the returned file releases the lock.
+    fn lock(&self) -> Result<File, KeyError> {
+        let file = self.folder.join(LOCK);
+        let mut options = OpenOptions::new();
+        // Open the file for writing, because network file systems grant exclusive locks only to writers.
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let locked = options.open(&file).and_then(|lock| {
+            lock.lock()?;
+            Ok(lock)
+        });
+        locked.map_err(|source| KeyError::Write { file, source })
     }
 
     /// Returns the signing key. Generates a key if none exists.

@@ -80,11 +80,16 @@ fn create_folder(folder: &Path) -> io::Result<()> {
 pub(super) fn remove_abandoned(folder: &Path) {
     let Ok(folder) = Folder::open(folder) else { return };
     for name in folder.names(NAMES_MAX).unwrap_or_default() {
-        let is_draft = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
-        // If a draft can be locked, its owner has ended.
-        if is_draft && folder.file(&name).is_ok_and(|draft| draft.try_lock().is_ok()) {
+        if !name.as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
+            continue;
+        }
+        let Ok(draft) = folder.file(&name) else { continue };
+        // If a draft can be locked, its owner has ended, or has not locked it yet. Keep the file open, and so locked,
+        // until the draft is removed. Otherwise the owner could lock the draft before the removal, and then use it.
+        if draft.try_lock().is_ok() {
             remove(&folder, &name);
         }
+        drop(draft);
     }
 }
 
@@ -97,6 +102,7 @@ fn remove(folder: &Folder, name: &OsStr) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -124,6 +130,26 @@ mod tests {
         let reserved = ReservedFile::new(&root, 1).unwrap();
         reserved.store(b"other content", &root.join("day/name"), false).unwrap();
         assert_eq!(fs::read(root.join("day/name")).unwrap(), b"other content");
+    }
+
+    #[test]
+    fn a_draft_is_not_removed_while_its_owner_uses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_over = AtomicBool::new(false);
+        let stored = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    remove_abandoned(folder.path());
+                }
+            });
+            let stored = (0..2_000).try_for_each(|_| {
+                let reserved = ReservedFile::new(folder.path(), 1)?;
+                reserved.store(b"content", &folder.path().join("name"), false)
+            });
+            is_over.store(true, Ordering::Relaxed);
+            stored
+        });
+        stored.unwrap();
     }
 
     #[test]

@@ -246,6 +246,30 @@ fn a_key_is_of_its_owner_alone() {
 }
 
 #[test]
+fn servers_that_start_together_use_the_same_key() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..10 {
+        let keys = folder.path().join(format!("keys-{round}"));
+        let (store, barrier) = (KeyStore::new(keys.clone()), std::sync::Barrier::new(4));
+        let start = || {
+            barrier.wait();
+            store.signing_key_or_new().unwrap().id().to_owned()
+        };
+        let ids = std::thread::scope(|scope| {
+            let servers = [(); 4].map(|()| scope.spawn(start));
+            servers.map(|server| server.join().unwrap())
+        });
+        let records = fs::read_to_string(keys.join("keys.json")).unwrap();
+        let records: Value = serde_json::from_str(&records).unwrap();
+        let recorded = records["keys"].as_array().unwrap();
+        let recorded: Vec<_> = recorded.iter().map(|key| key["keyid"].as_str().unwrap()).collect();
+        assert_eq!(recorded, [ids[0].as_str()]);
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        assert_eq!(SigningKey::load(&store.signing_key()).unwrap().id(), ids[0]);
+    }
+}
+
+#[test]
 fn a_list_of_keys_that_was_changed_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let store = KeyStore::new(folder.path().to_owned());
