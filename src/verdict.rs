@@ -168,6 +168,7 @@ impl Verdict {
                 match (held.count(), self.checks_omitted) {
                     (1, 0) => "1 check held".to_owned(),
                     (held, 0) => format!("{held} checks held"),
+                    (0, 1..) => "checks held".to_owned(),
                     (held, 1..) => format!("{held} or more checks held"),
                 }
             }

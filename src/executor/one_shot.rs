@@ -339,9 +339,18 @@ impl OneShotExecutor {
             });
             return;
         }
-        // A folder with many files takes long to remove.
-        let sweeping = tokio::spawn(Supervisors::sweep());
-        let _ = timeout(REMOVAL_PATIENCE, sweeping).await;
+        let mut sweeping = tokio::spawn(Supervisors::sweep());
+        if timeout(REMOVAL_PATIENCE, &mut sweeping).await.is_err() {
+            // The limit of `wait_for_removal` applies here too.
+            if let Ok(place) = Arc::clone(&self.removals).try_acquire_owned() {
+                tokio::spawn(async move {
+                    let _ = sweeping.await;
+                    drop(place);
+                });
+            } else {
+                let _ = sweeping.await;
+            }
+        }
     }
 }
 

@@ -275,7 +275,7 @@ struct Analysed {
 
 impl Analysed {
     /// Analyses a script together with the expressions of its tests, as if the expressions were the last lines of the
-    /// script. The result contains only the checks of the script itself.
+    /// script. The result contains the names in all expressions, but only the checks of the script itself.
     fn of_script(source: &SourceCode, with: &Accompanying) -> Self {
         let Accompanying { calls, inputs } = with;
         let inputs = inputs.names();

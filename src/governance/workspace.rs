@@ -113,9 +113,14 @@ impl WorkspaceState {
             self.dirty = Some(true);
             return Ok(());
         }
-        let tree = Files::new(root).tree(&entries)?;
-        self.tree = Some(tree.to_string());
+        let mut files = Files::new(root);
+        let tree = files.tree(&entries)?;
         let is_dirty = tree != object::tree_of_commit(&repository, commit)?;
+        if files.has_submodule {
+            self.dirty = is_dirty.then_some(true);
+            return Err(Undetermined::Submodule);
+        }
+        self.tree = Some(tree.to_string());
         if is_dirty && entries.iter().any(Entry::is_attributes) {
             return Err(Undetermined::Attributes);
         }
@@ -193,11 +198,13 @@ struct Files<'f> {
     root: &'f Folder,
     bytes_left: u64,
     until: Instant,
+    /// Whether a submodule has files. They are not hashed.
+    has_submodule: bool,
 }
 
 impl<'f> Files<'f> {
     fn new(root: &'f Folder) -> Self {
-        Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX }
+        Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX, has_submodule: false }
     }
 
     /// Returns the id of the tree that the files in `entries` form in their current state. Omits missing files.
@@ -240,9 +247,7 @@ impl<'f> Files<'f> {
             },
             Kind::Folder if entry.kind == TreeKind::Repository => {
                 // The folder of a submodule that is not checked out is empty.
-                if !parent.folder(name)?.names(1)?.is_empty() {
-                    return Err(Undetermined::Submodule);
-                }
+                self.has_submodule |= !parent.folder(name)?.names(1)?.is_empty();
                 (entry.kind, entry.id)
             }
             Kind::Folder => return Ok(None),

@@ -358,9 +358,10 @@ impl KeyStore {
         let mut options = OpenOptions::new();
         // Open the file for writing, because network file systems grant exclusive locks only to writers.
         options.write(true).create(true).truncate(false).mode(0o600);
-        let locked = options.open(&file).and_then(|lock| {
-            lock.lock()?;
-            Ok(lock)
+        let locked = options.open(&file).and_then(|lock| match lock.lock() {
+            // Some file systems have no locks.
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(error),
+            Ok(()) | Err(_) => Ok(lock),
         });
         locked.map_err(|source| KeyError::Write { file, source })
     }

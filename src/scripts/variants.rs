@@ -49,13 +49,12 @@ impl Scripts {
     /// Runs at most four variants of a verified script, and returns their result. The flag is `true` if the result
     /// could differ on a less busy machine.
     pub(super) async fn run_variants(&self, run: Judged<'_>) -> (Variants, bool) {
-        let Some(names) = run.script.names() else { return (Variants::NotAllHeld, false) };
         // A variant does not evaluate the call of a test, so it does not execute the checks that the call executes.
-        let has_call = !run.script.call().is_empty();
-        if run.verdict.outcome != Conclusion::Verified
-            || has_call
-            || has_general_check(names, run.verdict)
-        {
+        if !run.script.call().is_empty() {
+            return (Variants::NotRun, false);
+        }
+        let Some(names) = run.script.names() else { return (Variants::NotAllHeld, false) };
+        if run.verdict.outcome != Conclusion::Verified || has_general_check(names, run.verdict) {
             return (Variants::NotAllHeld, false);
         }
         let timeout = run.limits.timeout.min(2 * run.outcome.duration + EXTRA_TIME);

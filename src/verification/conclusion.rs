@@ -7,7 +7,7 @@ use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 /// The result of running variants of a script. A variant is the script with other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
-    /// No variants were requested, or the run was cancelled before they had ended.
+    /// No variants were requested, the script has a call after it, or the run was cancelled before they had ended.
     NotRun,
     /// The variants do not show that the checks hold for any numbers: a check failed in a variant, no variant had a
     /// result, or no variants were run because the script does not need them.

@@ -44,6 +44,8 @@ fn the_first_rule_that_applies_decides() {
                     pass\nelse:\n    raise AssertionError('not checked')";
     let control = "def positive(x):\n    if x < 0:\n        raise ValueError(x)\n    return x\n\
                    try:\n    positive(-1)\nexcept ValueError:\n    pass\nassert positive(3) ** 2 == 9";
+    let careful = "def check(x):\n    assert x > 0\ntry:\n    check(-1)\nexcept AssertionError:\n    pass\n\
+                   except Exception as e:\n    raise SystemExit(e)\nelse:\n    raise AssertionError('not checked')";
     let other = "try:\n    int('x')\nexcept Exception:\n    pass\nelse:\n    \
                  raise AssertionError('accepted')\ntry:\n    assert int('4') == 5\nexcept AssertionError:\n    pass";
     for (code, exit_code, counts, expected) in [
@@ -61,6 +63,7 @@ fn the_first_rule_that_applies_decides() {
         (required, 0, &[[0, 1, 0], [0, 1, 0]], Conclusion::Verified),
         (required, 0, &[[0, 2, 0], [0, 1, 0]], Conclusion::Vacuous),
         (control, 0, &[[1, 1, 0], [1, 0, 0]], Conclusion::Verified),
+        (careful, 0, &[[0, 1, 0], [0, 0, 0], [0, 1, 0]], Conclusion::Verified),
         // The `raise` in `else` is not reached because of a ValueError, so no failure of the `assert` is expected.
         (other, 0, &[[0, 1, 0], [0, 1, 0]], Conclusion::Vacuous),
         ("import time\nassert time.time() > 0.5", 0, &[[1, 0, 0]], Conclusion::Inconclusive),

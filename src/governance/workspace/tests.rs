@@ -238,6 +238,11 @@ fn a_submodule_is_unknown_if_it_has_files() {
     for name in ["module/.git", "module/a.py"] {
         fs::write(repository.path(name), "").unwrap();
         assert_eq!(repository.state(), unknown);
+        // A change of another file makes the workspace dirty, whatever the submodule contains.
+        let text = fs::read(repository.path("a.py")).unwrap();
+        fs::write(repository.path("a.py"), "4\n").unwrap();
+        assert_eq!(repository.state(), WorkspaceState { dirty: Some(true), ..unknown.clone() });
+        fs::write(repository.path("a.py"), text).unwrap();
         fs::remove_file(repository.path(name)).unwrap();
     }
     repository.check(false);

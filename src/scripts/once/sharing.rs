@@ -27,8 +27,8 @@ fn has_clock_and_addresses(determinism: Determinism) -> bool {
 }
 
 /// Returns the reasons why runs of a script may differ. `None` if the reasons are unknown. If an expression is
-/// evaluated after the script, this function analyses the script and the expression together, because the earlier
-/// analysis of the script did not include the expression.
+/// evaluated after the script, this function analyses the script and this expression together, because the earlier
+/// analysis included the expressions of all tests.
 pub(super) fn differences(script: &AuthorizedScript) -> Option<Differences> {
     // A script with findings may depend on files, processes or code outside of the script.
     if script.findings() > 0 {

@@ -339,8 +339,12 @@ impl<'a> Finder<'a, '_> {
     /// exception, because the raise is then skipped. A raise in a handler only reports an exception, so it is not a
     /// check.
     fn attempt(&mut self, it: &'a StmtTry) {
-        let requires_failure = !it.handlers.is_empty()
-            && it.handlers.iter().all(|ExceptHandler::ExceptHandler(handler)| {
+        let handlers = it.handlers.iter().map(|ExceptHandler::ExceptHandler(handler)| handler);
+        // Leave out handlers that fail the script.
+        let mut passing =
+            handlers.filter(|handler| self.failure_in(&handler.body).is_none()).peekable();
+        let requires_failure = passing.peek().is_some()
+            && passing.all(|handler| {
                 handler.type_.as_deref().is_some_and(|class| self.is_only_assertions(class))
             });
         // If a handler of the same `try` catches the raised exception, the raise is control flow and not a check.
@@ -364,12 +368,12 @@ impl<'a> Finder<'a, '_> {
         self.body('f', &it.finalbody);
     }
 
-    /// Returns whether a handler for `class`, which may be a tuple of classes, catches no other exception than an
-    /// `AssertionError`.
+    /// Returns whether a handler for `class`, which may be a tuple of classes, catches no other exceptions than
+    /// `AssertionError` and `SystemExit`.
     fn is_only_assertions(&self, class: &Expr) -> bool {
         match class {
             Expr::Tuple(it) => it.elts.iter().all(|class| self.is_only_assertions(class)),
-            class => self.imports.path(class).is_some_and(|path| path == "AssertionError"),
+            class => self.is_assertion_error(class),
         }
     }
 
