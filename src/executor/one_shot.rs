@@ -305,22 +305,32 @@ impl OneShotExecutor {
         }
     }
 
-    /// Waits until a supervisor has removed the folder of its run. After [`REMOVAL_PATIENCE`], the removal continues in
-    /// the background, but at most [`REMOVALS_MAX`] removals do so at the same time. Without this limit, scripts could
-    /// fill the disk faster than their folders are removed.
+    /// Waits until a supervisor has removed the folder of its run.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
-        if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
-            return log_removal(&ended);
+        let removal = async move {
+            log_removal(&supervisor.wait().await);
+            drop(listed);
+        };
+        self.removed(removal).await;
+    }
+
+    /// Waits until folders of runs are removed. After [`REMOVAL_PATIENCE`], the removal continues in the background, but
+    /// at most [`REMOVALS_MAX`] removals do so at the same time. Without this limit, scripts could fill the disk faster
+    /// than their folders are removed.
+    async fn removed(&self, removal: impl Future<Output = ()> + Send + 'static) {
+        let mut removal = Box::pin(removal);
+        if timeout(REMOVAL_PATIENCE, &mut removal).await.is_ok() {
+            return;
         }
         tracing::warn!(
             "the folder of a run has many files; its removal continues in the background"
         );
         let Ok(place) = Arc::clone(&self.removals).try_acquire_owned() else {
-            return log_removal(&supervisor.wait().await);
+            return removal.await;
         };
         tokio::spawn(async move {
-            log_removal(&supervisor.wait().await);
-            drop((listed, place));
+            removal.await;
+            drop(place);
         });
     }
 
@@ -339,18 +349,7 @@ impl OneShotExecutor {
             });
             return;
         }
-        let mut sweeping = tokio::spawn(Supervisors::sweep());
-        if timeout(REMOVAL_PATIENCE, &mut sweeping).await.is_err() {
-            // The limit of `wait_for_removal` applies here too.
-            if let Ok(place) = Arc::clone(&self.removals).try_acquire_owned() {
-                tokio::spawn(async move {
-                    let _ = sweeping.await;
-                    drop(place);
-                });
-            } else {
-                let _ = sweeping.await;
-            }
-        }
+        self.removed(Supervisors::sweep()).await;
     }
 }
 
