@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use qwed_mcp::safety;
+use qwed_safety as safety;
 
 fuzz_target!(|source: &str| {
     let analysis = safety::analyze(source).unwrap();

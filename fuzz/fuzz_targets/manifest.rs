@@ -3,8 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use qwed_mcp::SkillProvenanceGuard;
-use qwed_mcp::provenance::SkillManifest;
+use qwed_manifests::provenance::{SkillManifest, SkillProvenanceGuard};
 
 fuzz_target!(|content: &[u8]| {
     let Ok(manifest) = SkillManifest::parse(content) else { return };

@@ -123,7 +123,7 @@ SESSION = "loginctl enable-linger ada && systemctl start user@1000.service"
 ENTER_SESSION = "as_ada XDG_RUNTIME_DIR=/run/user/1000 systemd-run --user --wait --pipe --quiet"
 
 KERNEL_ROWS = [
-    Row("small", "the row of continuous integration", "6.12", T3, root="small"),
+    Row("small", "the smallest system", "6.12", T3, root="small"),
     Row(
         "linux-5.10", "a kernel without Landlock", "5.10",
         Refused("Landlock", "with them 5.13"),
