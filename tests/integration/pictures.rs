@@ -197,22 +197,22 @@ fn checked(result: &CallResult) -> Vec<String> {
 }
 
 /// Decodes pictures with another library, and prints their widths and heights. The length of each picture precedes it.
-const DECODER: &str = "import io, sys, json\nfrom PIL import Image\nread = sys.stdin.buffer.read\n\
+const DECODE: &str = "import io, sys, json\nfrom PIL import Image\nread = sys.stdin.buffer.read\n\
     while length := read(4):\n    \
     picture = Image.open(io.BytesIO(read(int.from_bytes(length, 'big'))), formats=['PNG'])\n    \
     picture.load(); print(json.dumps(picture.size), flush=True)";
 
 /// Returns the width and the height of a picture. One decoder serves all tests, and ends with them.
 fn decoded_size(png: &[u8]) -> [u32; 2] {
-    static STARTED: LazyLock<Mutex<(Child, BufReader<ChildStdout>)>> = LazyLock::new(|| {
+    static DECODER: LazyLock<Mutex<(Child, BufReader<ChildStdout>)>> = LazyLock::new(|| {
         let mut command = Command::new(python());
-        command.args(["-c", DECODER]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-c", DECODE]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut decoder = command.spawn().unwrap();
         let stdout = BufReader::new(decoder.stdout.take().unwrap());
         Mutex::new((decoder, stdout))
     });
     // A panic with the lock means that the decoder has ended.
-    let mut decoder = STARTED.lock().unwrap();
+    let mut decoder = DECODER.lock().unwrap();
     let (decoder, stdout) = &mut *decoder;
     let stdin = decoder.stdin.as_mut().unwrap();
     stdin.write_all(&u32::try_from(png.len()).unwrap().to_be_bytes()).unwrap();

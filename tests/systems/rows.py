@@ -24,7 +24,7 @@ setfiles -F /etc/selinux/default/contexts/files/file_contexts /
 """
 
 ROOTS = {
-    # The quickest to make, for the row that continuous integration runs.
+    # The quickest to make.
     "small": Root("trixie", ("python3", "patchelf"), unpacked=True),
     "trixie": Root(
         "trixie", ("python3", "kmod", "procps", "iproute2", *SYSTEMD, "podman", "crun", "uidmap", "fuse-overlayfs", "apparmor")
