@@ -255,14 +255,17 @@ class TheProgramBehindIt(unittest.TestCase):
             "from qwed_mcp.security import RiskBasedExecutionGateway\n"
             "ask = lambda name: RiskBasedExecutionGateway().evaluate_and_route(name, {})['message']\n"
             "handled = []\n"
-            "signal.signal(signal.SIGALRM, lambda *_: handled.append(\"'inner'\" in ask('inner')))\n"
-            "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.02)\n"
+            "def handle(*_):\n"
+            "    handled.append(\"'inner'\" in ask('inner'))\n"
+            # The next signal only comes after this call, however slowly a process starts.
+            "    if len(handled) < 20: signal.setitimer(signal.ITIMER_REAL, 0.001)\n"
+            "signal.signal(signal.SIGALRM, handle)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.001)\n"
             "while len(handled) < 20: assert \"'outer'\" in ask('outer')\n"
-            "signal.setitimer(signal.ITIMER_REAL, 0)\n"
-            "print(all(handled))\n"
+            "print(len(handled), all(handled))\n"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        self.assertEqual((done.stdout, done.returncode), ("True\n", 0), done.stderr)
+        self.assertEqual((done.stdout, done.returncode), ("20 True\n", 0), done.stderr)
 
     def test_calls_within_one_another_are_bounded(self):
         _program._process.end()
