@@ -182,7 +182,9 @@ impl Verdict {
                 format!("these checks cannot fail: {}", lines_of(CheckState::Held))
             }
             Conclusion::Inconclusive => {
-                "the run was cut short, or its result can differ between runs".to_owned()
+                "the script ended with another error or was cut short, or its result can differ \
+                 between runs"
+                    .to_owned()
             }
             Conclusion::Blocked => "the script was not run".to_owned(),
         }

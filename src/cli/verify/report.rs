@@ -76,7 +76,10 @@ const OUTCOMES: [(Conclusion, &str); 6] = [
     (Conclusion::Refuted, "A check failed"),
     (Conclusion::NothingChecked, "The claim has no check, or ended before a check"),
     (Conclusion::Vacuous, "The checks of the claim cannot fail, or a failed check has no effect"),
-    (Conclusion::Inconclusive, "The run was cut short, or its result can differ between runs"),
+    (
+        Conclusion::Inconclusive,
+        "The claim ended with another error or was cut short, or its result can differ between runs",
+    ),
     (Conclusion::Blocked, "The claim was not run"),
 ];
 

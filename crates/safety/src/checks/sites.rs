@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use foldhash::{HashMap, HashSet};
 use ruff_python_ast::token::Tokens;
 use ruff_python_ast::{
-    ExceptHandler, Expr, ExprCall, ModModule, Number, Stmt, StmtClassDef, StmtFor, StmtFunctionDef,
-    StmtIf, StmtMatch, StmtTry, StmtWhile, StmtWith, UnaryOp,
+    ExceptHandler, Expr, ExprCall, ModModule, Number, Stmt, StmtFor, StmtIf, StmtMatch, StmtTry,
+    StmtWhile, StmtWith, UnaryOp,
 };
 use ruff_python_parser::Parsed;
 use ruff_source_file::LineIndex;
@@ -58,9 +58,7 @@ pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
         raisers: HashMap::default(),
         assertions: HashSet::default(),
         path: Vec::new(),
-        this: None,
-        is_in_test_class: false,
-        own_methods: HashSet::default(),
+        methods: HashSet::default(),
         requires_failure: false,
         checks: Vec::new(),
         conditions: Vec::new(),
@@ -160,12 +158,8 @@ struct Finder<'a, 'w> {
     assertions: HashSet<&'a str>,
     /// The path from the module to the current statement. Each step is a field of a syntax tree node, and an index.
     path: Vec<(char, usize)>,
-    /// The first parameter (`self`) of the current method of a `unittest` class.
-    this: Option<&'a str>,
-    /// Whether the current statement is directly in the body of a `unittest` class.
-    is_in_test_class: bool,
-    /// The names of the methods that the current class defines.
-    own_methods: HashSet<&'a str>,
+    /// The names of the methods that classes of the script define.
+    methods: HashSet<&'a str>,
     /// The value of [`Check::requires_failure`] for the next check.
     requires_failure: bool,
     checks: Vec<Check>,
@@ -174,7 +168,7 @@ struct Finder<'a, 'w> {
 }
 
 impl<'a> Finder<'a, '_> {
-    /// Collects the imports, the functions that always fail, and the classes of assertion errors.
+    /// Collects the imports, the functions that always fail, the classes of assertion errors, and the names of methods.
     fn read_definitions(&mut self, body: &'a [Stmt]) {
         for stmt in body {
             self.work.spend(1);
@@ -185,6 +179,11 @@ impl<'a> Finder<'a, '_> {
                     if class.bases().iter().any(|base| self.is_assertion_error(base)) {
                         self.assertions.insert(&class.name);
                     }
+                    self.methods.extend(class.body.iter().filter_map(|stmt| match stmt {
+                        Stmt::FunctionDef(it) => Some(it.name.as_str()),
+                        Stmt::Assign(it) => Some(it.targets.first()?.as_name_expr()?.id.as_str()),
+                        _ => None,
+                    }));
                     self.read_definitions(&class.body);
                 }
                 Stmt::FunctionDef(function) => {
@@ -267,8 +266,8 @@ impl<'a> Finder<'a, '_> {
             }
             Stmt::Try(it) => self.attempt(it),
             Stmt::Match(it) => self.match_cases(it),
-            Stmt::FunctionDef(it) => self.function(it),
-            Stmt::ClassDef(it) => self.class(it),
+            Stmt::FunctionDef(it) => self.body('b', &it.body),
+            Stmt::ClassDef(it) => self.body('b', &it.body),
             _ => {}
         }
     }
@@ -404,35 +403,9 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    fn function(&mut self, it: &'a StmtFunctionDef) {
-        let (this, is_method) = (self.this, std::mem::take(&mut self.is_in_test_class));
-        if is_method {
-            self.this = it.parameters.iter().next().map(|first| first.name().as_str());
-        }
-        self.body('b', &it.body);
-        self.this = this;
-        self.is_in_test_class = is_method;
-    }
-
-    fn class(&mut self, it: &'a StmtClassDef) {
-        let of_tests = it.bases().iter().any(|base| {
-            let is_test = |path: String| path.starts_with("unittest.") || path == "TestCase";
-            self.imports.path(base).is_some_and(is_test)
-        });
-        let methods = it.body.iter().filter_map(|stmt| match stmt {
-            Stmt::FunctionDef(it) => Some(it.name.as_str()),
-            Stmt::Assign(it) => Some(it.targets.first()?.as_name_expr()?.id.as_str()),
-            _ => None,
-        });
-        let outer_methods = std::mem::replace(&mut self.own_methods, methods.collect());
-        let outer = std::mem::replace(&mut self.is_in_test_class, of_tests);
-        self.body('b', &it.body);
-        self.is_in_test_class = outer;
-        self.own_methods = outer_methods;
-    }
-
     fn call(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
         if self.is_assertion(call) {
+            self.requires_failure = self.requires_assertion_error(call);
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
             self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         } else {
@@ -457,22 +430,23 @@ impl<'a> Finder<'a, '_> {
             _ => None,
         });
         if let Some(call) = required {
-            let class = call.arguments.args.first();
-            self.requires_failure = class.is_some_and(|class| self.is_only_assertions(class));
+            self.requires_failure = self.requires_assertion_error(call);
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
             self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         }
         self.body('b', &it.body);
     }
 
+    /// Returns whether an assertion requires that another check fails, such as `assertRaises(AssertionError, f)`.
+    fn requires_assertion_error(&self, call: &ExprCall) -> bool {
+        let class = call.arguments.args.first();
+        class.is_some_and(|class| self.is_only_assertions(class))
+    }
+
     /// Returns whether a call raises an `AssertionError` if a condition does not hold.
     fn is_assertion(&self, call: &ExprCall) -> bool {
-        if let Expr::Attribute(attribute) = &*call.func
-            && let Expr::Name(object) = &*attribute.value
-            && self.this == Some(object.id.as_str())
-        {
-            return attribute.attr.starts_with("assert")
-                && !self.own_methods.contains(attribute.attr.as_str());
+        if let Some(method) = self.method_of_test_case(call) {
+            return method.starts_with("assert");
         }
         self.imports.path(&call.func).is_some_and(|path| {
             REQUIRING.contains(&&*path)
@@ -480,6 +454,17 @@ impl<'a> Finder<'a, '_> {
                     name.starts_with("assert") && ASSERTING_MODULES.contains(&module)
                 })
         })
+    }
+
+    /// Returns the name of a method that a script with `unittest` calls on a variable, and does not define. Any variable
+    /// may be a test case: `self` in a test class or in a class that test classes inherit from, or an instance.
+    fn method_of_test_case<'c>(&self, call: &'c ExprCall) -> Option<&'c str> {
+        let attribute = call.func.as_attribute_expr()?;
+        let object = attribute.value.as_name_expr()?;
+        let may_be_test_case = self.imports.of(&object.id).is_none()
+            && !self.methods.contains(attribute.attr.as_str())
+            && self.imports.has_module("unittest");
+        may_be_test_case.then_some(attribute.attr.as_str())
     }
 
     /// Returns how a branch fails; `None` if the branch may succeed.
@@ -529,11 +514,7 @@ impl<'a> Finder<'a, '_> {
             let is_success = constant_status(status) == Some(true);
             return (!is_success).then(|| self.exits_by(call));
         }
-        if let Expr::Attribute(attribute) = &*call.func
-            && let Expr::Name(object) = &*attribute.value
-            && self.this == Some(object.id.as_str())
-            && attribute.attr.as_str() == "fail"
-        {
+        if self.method_of_test_case(call) == Some("fail") {
             return Some(FailsBy::AssertionError);
         }
         let path = self.imports.path(&call.func)?;

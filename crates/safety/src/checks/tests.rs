@@ -52,6 +52,12 @@ fn every_form_of_check_is_found() {
             &[(Call, 4)],
         ),
         (
+            "import unittest\nclass Base(unittest.TestCase): pass\nclass T(Base):\n    def test(self):\n        self.assertEqual(f(1), 2)\n",
+            &[(Call, 5)],
+        ),
+        ("import unittest\nt = unittest.TestCase()\nt.assertEqual(f(1), 2)", &[(Call, 3)]),
+        ("from numpy.testing import *\nassert_allclose(f(1), 2)", &[(Call, 2)]),
+        (
             "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        with self.assertRaises(E):\n            \
              f(1)\n",
             &[(Call, 4)],
@@ -163,7 +169,7 @@ fn a_check_is_shown_on_one_line() {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn checks_that_cannot_fail_have_a_reason() {
     use Vacuity::{
-        AlwaysTrue, Constant, NoException, OrTrue, Premises, Rounding, SameValue, Swallowed,
+        AlwaysTrue, Constant, Empty, NoException, OrTrue, Premises, Rounding, SameValue, Swallowed,
         Tolerance, TrueObject, Tuple,
     };
     for (source, expected) in [
@@ -190,6 +196,7 @@ fn checks_that_cannot_fail_have_a_reason() {
         ("x = f(1)\nif x != x:\n    raise ValueError", SameValue),
         ("error = abs(f(1))\nassert error <= error * 1.01", SameValue),
         ("from z3 import Solver\ns = Solver()\nassert s", TrueObject),
+        ("from z3 import *\ns = Solver()\ns.add(Int('x') > 3)\nassert s.check()", TrueObject),
         (
             "from z3 import Solver, Int\ns = Solver()\ns.add(Int('x') > 3)\nassert s.check()",
             TrueObject,
@@ -197,6 +204,8 @@ fn checks_that_cannot_fail_have_a_reason() {
         ("assert (f(x) for x in y)", TrueObject),
         ("assert lambda: f(1)", TrueObject),
         ("assert {'verified': f(1)}", TrueObject),
+        ("assert {k: f(k) for k in [1, 2]}", TrueObject),
+        ("assert all(f(k) for k in {k: [1] for a in y for k in []})", Empty),
         ("assert len(f(1)) >= 0", AlwaysTrue),
         ("assert abs(f(1)) >= 0", AlwaysTrue),
         ("x = f(1)\nassert max(x) >= min(x)", AlwaysTrue),
@@ -271,6 +280,20 @@ fn checks_that_can_fail_have_no_reason() {
         "raised = False\ntry:\n    f(1)\nexcept ValueError:\n    raised = True\nassert raised",
         "from z3 import Int, Solver, unsat\nx = Int('x')\ns = Solver()\ns.add(x > 5)\ns.add(x < 3)\nassert s.check() == unsat",
         "import re\nassert re.match('a', f(1)) is not None",
+        // The library calls the function, which changes the variable.
+        "n = 0\ndef key(x):\n    global n\n    n += 1\n    return x\nsorted([3, 1], key=key)\nassert n == 2",
+        // A function can return any value.
+        "def root(n):\n    r = n\n    while r * r > n:\n        r = (r + n // r) // 2\n    return r\n\
+         n = f(1)\nr = root(n)\nassert r * r <= n < (r + 1) * (r + 1)",
+        // The class defines the operator.
+        "class V:\n    def __init__(self, x):\n        self.x = x\n    def __add__(self, o):\n        return V(self.x)\n\
+         u, v = V(f(1)), V(f(2))\nassert u + v == v + u",
+        "import re\np = re.compile(f(1))\nassert bool(p.match(f(2))) == bool(g(2))",
+        // No iterable of these comprehensions is known to have elements, or to be empty.
+        "assert {k: [1] for k in f(1)}",
+        "assert [1 for a in [0] for b in f(a)]",
+        "assert not {k: [] for k in f(1)}",
+        "assert all(g(k) for k in {k: [] for k in f(1)})",
     ] {
         let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
         assert!(reasons.iter().all(Option::is_none), "{source}: {reasons:?}");

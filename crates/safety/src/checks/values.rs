@@ -314,6 +314,20 @@ impl<'a> Values<'a> {
         self.facts.get(usize::try_from(id).ok()?)
     }
 
+    /// Returns whether a value is an object of a class of the script, or is computed from one with an operator.
+    pub(super) fn is_instance(&self, id: Id) -> bool {
+        let mut todo = vec![id];
+        for _ in 0..8 {
+            match todo.pop().map(|id| self.node(id)) {
+                Some(Node::Instance(..)) => return true,
+                Some(Node::Op(Op::Binary(_) | Op::Copy, operands)) => todo.extend(operands),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        false
+    }
+
     /// Returns whether a value is a literal, or a display of literals.
     pub(super) fn is_literal(&self, id: Id) -> bool {
         self.facts(id).is_some_and(|facts| facts.is_literal)

@@ -352,7 +352,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         if let Expr::Attribute(method) = &*call.func
             && matches!(method.attr.as_str(), "update" | "setdefault" | "__setitem__")
-            && let Some(name) = self.special_name(&method.value)
+            && let Some(name) = self.target_name(&method.value)
         {
             for (values, expr) in arguments.all().zip(&call.arguments.args) {
                 self.check_special(name, values, expr);
@@ -547,9 +547,9 @@ impl<'a> Analyzer<'a, '_> {
                 // The first argument is the object with the attribute. Only modules and functions among its possible
                 // values are judged. The value that `setattr` stores in the attribute does not matter.
                 let mut led_to = first.clone();
-                led_to
-                    .known
-                    .retain(|value| is_module(value) || matches!(value, Value::OwnFunction(_)));
+                led_to.known.retain(|value| {
+                    may_be_dangerous(value) || matches!(value, Value::OwnFunction(_))
+                });
                 self.attribute_by_name(&led_to, arguments.positional(1), None, expr);
                 None
             }
@@ -774,8 +774,8 @@ fn of_container<'a>(
     })
 }
 
-/// Returns whether a value is a module with dangerous members, or may be one.
-fn is_module(value: &Value<'_>) -> bool {
+/// Returns whether a rule exists for a value or its members, or the value may be a module.
+fn may_be_dangerous(value: &Value<'_>) -> bool {
     match value {
         Value::Object(path) => INDEX.is_carrier(path) || INDEX.is_found(path),
         Value::MaybeModule(_) => true,

@@ -256,8 +256,8 @@ impl<'a> Analyzer<'a, '_> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name that is used at `offset`. If `matters` is true, reports a name that has too many bindings to
-    /// distinguish and depends on its own earlier value.
+    /// Evaluates a name that is used at `offset`. If `matters` is true, and the name has too many bindings to distinguish
+    /// and depends on its own earlier value, refuses the script.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -310,7 +310,12 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(builtin) = objects::builtin(name)
             && !is_from_re
         {
-            return Values::object(builtin);
+            let mut values = Values::object(builtin);
+            let imported = self.star_imported(name);
+            if !imported.known.is_empty() {
+                values.add(imported);
+            }
+            return values;
         }
         if name == "__name__" {
             return Values::text("__main__");
@@ -900,9 +905,9 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the name of the attribute or variable `holder`. If the script uses the name `__annotations__` anywhere,
-    /// any variable may refer to this dictionary. So `__annotations__` is then returned for each variable.
-    pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
+    /// Returns the name of the attribute or variable `holder`. If the script uses `__annotations__` anywhere, returns
+    /// `__annotations__` for every variable, because any variable may refer to that dictionary.
+    pub(super) fn target_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
         let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();
         Some(if is_alias { "__annotations__" } else { name })

@@ -103,8 +103,8 @@ impl<'a> Analyzer<'a, '_> {
                 this.work().spend(1 + stored.weight());
                 values.add(leading(&stored));
                 if values.known.len() >= CONTENTS_MAX {
-                    // Return only an unknown attribute. A list of the first values would depend on the order of the
-                    // attributes.
+                    // Too many values. Return an unknown attribute, because a truncated list would depend on the order
+                    // of the attributes.
                     return Values::object(TAKEN).or_others();
                 }
             }

@@ -250,7 +250,7 @@ impl<'a> Analyzer<'a, '_> {
     fn check_target(&mut self, target: &'a Expr, values: &Values<'a>, value: &'a Expr) {
         let item = target.as_subscript_expr();
         let holder = item.map_or(target, |item| &item.value);
-        if let Some(name) = self.special_name(holder) {
+        if let Some(name) = self.target_name(holder) {
             self.check_special(name, values, value);
         }
         // The subscripted object may be a namespace. The key is then the name of an attribute.

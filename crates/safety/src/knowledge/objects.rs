@@ -14,12 +14,15 @@ use super::value::{MODULES, Value, Values};
 use super::{behind_dot, stdlib, top};
 use crate::rules::{Rule, Special};
 
-/// Modules that a name may refer to without an import. If the script uses one of these names but never binds it, the
-/// analysis assumes that the name refers to the module.
+/// Modules that a name may refer to without an import, for example because a library that the script imports with `*`
+/// has them as attributes. If the script uses one of these names but never binds it, the analysis assumes that the name
+/// refers to the module.
 #[rustfmt::skip]
 const WELL_KNOWN_MODULES: &[&str] = &[
-    "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
-    "sys",
+    "asyncio", "builtins", "codecs", "ctypes", "fileinput", "glob", "gzip", "http", "importlib",
+    "inspect", "io", "linecache", "logging", "marshal", "mmap", "multiprocessing", "os", "pathlib",
+    "pickle", "posix", "runpy", "shelve", "shutil", "socket", "sqlite3", "ssl", "subprocess", "sys",
+    "tarfile", "tempfile", "threading", "urllib", "zipfile",
 ];
 
 /// Modules that many other modules have as an attribute, and through which a script can reach everything. If an
@@ -161,9 +164,14 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     static BY_MEMBER: LazyLock<HashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
         let mut by_member: HashMap<&str, Vec<&'static str>> = HashMap::default();
         let makers = CLASSES.iter().flat_map(|(_, makers)| makers.split(' '));
-        for path in INDEX.paths().chain(makers) {
-            if let Some((module, member)) = path.rsplit_once('.') {
-                by_member.entry(member).or_default().push(module);
+        for mut path in INDEX.paths().chain(makers) {
+            // A module is a member of the module above it.
+            while let Some((module, member)) = path.rsplit_once('.') {
+                let modules = by_member.entry(member).or_default();
+                if !modules.contains(&module) {
+                    modules.push(module);
+                }
+                path = module;
             }
         }
         by_member

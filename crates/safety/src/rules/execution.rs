@@ -225,6 +225,14 @@ pub(super) const RULES: &[Rule] = &[
             Calls("typing.TypedDict typing.TypeVar pydantic.TypeAdapter", Condition::Formula),
             Calls("dataclasses.make_dataclass", Condition::Formula),
             Calls("sympy.lambdify", Condition::Given(3, "printer")),
+            // Methods that return the code of an expression.
+            Calls("sympy.lambdify", Condition::Sets("_lambdacode")),
+            Calls("sympy.lambdify", Condition::Sets("_mpmathcode")),
+            Calls("sympy.lambdify", Condition::Sets("_numpycode")),
+            Calls("sympy.lambdify", Condition::Sets("_pythoncode")),
+            Calls("sympy.lambdify", Condition::Sets("_scipycode")),
+            Calls("sympy.lambdify", Condition::Sets("_sympyrepr")),
+            Calls("sympy.lambdify", Condition::Sets("_sympystr")),
             Objects("sympy.polys.polyconfig.configure"),
             Methods("query eval subs sympify parse_expr", Condition::Formula),
             Target::Special(Special::Annotation),
@@ -247,6 +255,7 @@ pub(super) const RULES: &[Rule] = &[
             "def t(): return \"open('x')\"\na = f.__annotations__\na.update(x=t())",
             "from typing import NamedTuple\nNamedTuple('N', [('a', \"open('x')\")])",
             "import sympy\nsympy.lambdify([], x, printer=P())",
+            "import sympy\nclass E(sympy.Symbol):\n    def _pythoncode(self, _): return f()\nsympy.lambdify([], E('x'))",
         ],
         misses: &[
             "import sympy\nsympy.sympify('x**2 + sin(x)')",

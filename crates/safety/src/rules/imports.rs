@@ -79,7 +79,8 @@ pub(super) const RULES: &[Rule] = &[
             Modules("truststore tzdata uri_template"),
             AllBut("PIL", PIL_HARMLESS),
             AllBut("fastapi", FASTAPI_HARMLESS),
-            AllBut("jinja2", "StrictUndefined Template TemplateError Undefined UndefinedError"),
+            // Expressions in templates reach the interpreter's internals.
+            AllBut("jinja2", "StrictUndefined TemplateError Undefined UndefinedError"),
             AllBut("jsonschema", JSONSCHEMA_HARMLESS),
             AllBut("pytest", PYTEST_HARMLESS),
             Objects("fastapi.responses.FileResponse"),
@@ -95,7 +96,7 @@ pub(super) const RULES: &[Rule] = &[
             "import pytest\npytest.importorskip('os').system('id')",
             "from fastapi.responses import FileResponse",
             "from jinja2 import Environment",
-            "import jinja2\njinja2.Template('x').stream().dump('y')",
+            "import jinja2\njinja2.Template('{{ f.__globals__ }}').render(f=f)",
         ],
         misses: &[
             "import arrow, holidays",
@@ -103,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
             "from PIL import Image, ImageDraw",
             "import pytest\n@pytest.mark.parametrize('x', [1])\ndef f(x): pytest.approx(x)",
             "from fastapi import FastAPI\nfrom fastapi.responses import HTMLResponse",
-            "import jinja2\njinja2.Template('{{ a }} + {{ b }}').render(a=1, b=2)",
+            "from jinja2 import UndefinedError",
         ],
     },
     Rule {

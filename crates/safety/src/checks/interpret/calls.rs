@@ -585,10 +585,9 @@ impl<'a> Interpreter<'a, '_> {
         Some(bound)
     }
 
-    /// Returns the truth value of a condition. Also recognizes two comparisons with a result of Z3 that prove nothing.
-    /// If the premises contradict each other, Z3 returns `unsat` for every claim. If the constraints hold for all
-    /// values, Z3 always returns `sat`.
-    pub(super) fn premised(&self, condition: Id) -> Truth {
+    /// Returns the truth value of a condition, or `None` if it is unknown. A comparison with a result of Z3 is known in
+    /// two cases: `unsat` if the premises contradict each other, and `sat` if the constraints hold for all values.
+    pub(super) fn truth_with_premises(&self, condition: Id) -> Truth {
         let judge = self.judge();
         let constraints = self.constraints.as_deref().unwrap_or_default();
         if let Node::Op(Op::Compare(op), sides) = self.values.node(condition)

@@ -1,4 +1,5 @@
-//! Finds the collections that checks are about. A run of the script can then count the elements of these collections.
+//! Finds the collections whose elements a check reads, if the check also holds for an empty collection. A run of the
+//! script counts their elements.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 

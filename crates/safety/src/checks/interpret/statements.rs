@@ -86,7 +86,7 @@ impl<'a> Interpreter<'a, '_> {
             Stmt::Expr(it) => self.expression_statement(&it.value),
             Stmt::Assert(it) => {
                 let condition = self.expression(&it.test);
-                let truth = self.premised(condition);
+                let truth = self.truth_with_premises(condition);
                 self.check_condition(it.test.range(), condition, truth);
                 self.note_elements(it.test.range(), condition);
             }
@@ -197,7 +197,7 @@ impl<'a> Interpreter<'a, '_> {
             if let Some(test) = test {
                 let condition = self.expression(test);
                 conditions.push(condition);
-                let truth = self.premised(condition);
+                let truth = self.truth_with_premises(condition);
                 self.check_condition(test.range(), condition, truth);
                 self.note_elements(test.range(), condition);
                 before = self.names_now();

@@ -27,7 +27,6 @@ impl<'a> Interpreter<'a, '_> {
         let holds_if = !matches!(kind, CheckKind::FailsIf | CheckKind::Exit);
         let why = match truth {
             _ if *kind == CheckKind::Tuple => Some(Vacuity::Tuple),
-            Some((_, why @ Vacuity::Constant)) => Some(why),
             Some((truth, why)) if truth == holds_if => Some(why),
             _ => None,
         };

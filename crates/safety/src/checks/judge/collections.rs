@@ -42,9 +42,9 @@ impl Judge<'_, '_> {
                 !items.iter().any(|it| values.operands(*it, Op::Starred).is_some())
                     && !items.is_empty()
             }
-            Node::Op(Op::Comprehension(_), parts) => {
+            Node::Op(Op::Comprehension(of), parts) => {
                 let tests = parts.iter().any(|it| values.operands(*it, Op::Test).is_some());
-                !tests && parts.iter().skip(1).any(|it| self.is_filled(*it))
+                !tests && self.iterables(*of, parts).all(|it| self.is_filled(it))
             }
             Node::Op(Op::Call, _) => match (values.call(id), values.method(id)) {
                 (Some((path, [of, ..])), _)
@@ -57,6 +57,14 @@ impl Judge<'_, '_> {
             },
             _ => false,
         }
+    }
+
+    /// Returns the iterables of a comprehension. `parts` are its operands: the element, or the key and the value of a
+    /// dictionary, and then the iterables and the conditions.
+    fn iterables(&self, of: Of, parts: &[Id]) -> impl Iterator<Item = Id> {
+        let elements = if of == Of::Dict { 2 } else { 1 };
+        let rest = parts.iter().skip(elements).copied();
+        rest.filter(|part| self.values.operands(*part, Op::Test).is_none())
     }
 
     /// Returns the reason why a comprehension yields no element, if one of its conditions is always false.
@@ -75,8 +83,8 @@ impl Judge<'_, '_> {
         }
         match values.node(values.original(id)) {
             Node::Op(Op::Tuple | Op::List | Op::Set | Op::Dict, items) => items.is_empty(),
-            Node::Op(Op::Comprehension(_), parts) => {
-                parts.get(1).is_some_and(|iterable| self.is_empty(*iterable))
+            Node::Op(Op::Comprehension(of), parts) => {
+                self.iterables(*of, parts).any(|iterable| self.is_empty(iterable))
             }
             Node::Text(text) => text.is_empty(),
             Node::Op(Op::Call, _) => values.call(id).is_some_and(|(path, arguments)| {

@@ -205,6 +205,12 @@ impl Judge<'_, '_> {
             return;
         }
         match values.node(id) {
+            // The script may define the operators of the object.
+            Node::Op(Op::Binary(_), parts)
+                if parts.iter().any(|part| values.is_instance(*part)) =>
+            {
+                *sum.entry(id).or_default() += sign;
+            }
             Node::Op(Op::Binary(Operator::Sub), parts) => {
                 for (part, sign) in parts.iter().zip([sign, -sign]) {
                     self.add_linear(*part, sign, sum, depth - 1);

@@ -173,7 +173,8 @@ impl Judge<'_, '_> {
         last.flatten().map(|why| (true, why))
     }
 
-    /// Returns whether a comparison with a literal is false for all literals over which a loop iterates.
+    /// Returns whether `id` compares the variable of a loop over literals with another literal, and is false for each
+    /// of them.
     fn holds_for_none(&self, id: Id) -> bool {
         let Node::Op(Op::Compare(op), sides) = self.values.node(id) else { return false };
         let [left, right] = **sides else { return false };

@@ -211,7 +211,8 @@ impl Judge<'_, '_> {
         bounds.into_iter().all(|bound| self.is_computed_from(bound, value))
     }
 
-    /// Returns whether a value is computed from `source`. Returns false if `source` is a literal.
+    /// Returns whether a value is computed from `source` by operators only. A function can return any value. Returns false
+    /// if `source` is a literal.
     fn is_computed_from(&self, id: Id, source: Id) -> bool {
         let (mut todo, mut steps) = (vec![id], 0);
         while let Some(id) = todo.pop() {
@@ -220,7 +221,7 @@ impl Judge<'_, '_> {
             if steps > ROUNDS || self.values.is_literal(source) {
                 return false;
             }
-            if let Node::Op(_, operands) = self.values.node(id) {
+            if let Node::Op(Op::Binary(_) | Op::Copy, operands) = self.values.node(id) {
                 if operands.contains(&source) {
                     return true;
                 }

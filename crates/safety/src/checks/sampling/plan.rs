@@ -122,6 +122,8 @@ impl<'v, 'a> Plan<'v, 'a> {
                 }))
             }
             Node::Op(op, operands) => self.operation(id, *op, operands, depth),
+            // The script may define the operators of the object.
+            Node::Instance(..) => None,
             _ => Some(self.unknown(id)),
         }
     }
