@@ -162,9 +162,8 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
             }
         }
         Command::Export { since_seq, follow, format: ExportFormat::Json } => {
-            // The default is the lowest number instead of 0, because an attacker may have inserted a row with a
-            // negative number.
-            export(&store, since_seq.unwrap_or(i64::MIN), *follow)
+            let seen = since_seq.map_or_else(RowsAfter::nothing, RowsAfter::new);
+            export(&store, seen, *follow)
         }
     }
 }
@@ -223,9 +222,8 @@ fn verify(
     Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCode> {
+fn export(store: &Store, mut seen: RowsAfter, follow: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut seen = RowsAfter::new(since_seq);
     loop {
         let mut printed = Ok(());
         let after = seen.clone();
@@ -321,7 +319,7 @@ fn compare(
     store: &Store,
     mut checkpoints: Checkpoints,
 ) -> Result<CheckpointVerification, StoreError> {
-    store.for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
+    store.for_each_row_after(&RowsAfter::nothing(), &mut |row| {
         checkpoints.compare_row(&row);
         ControlFlow::Continue(())
     })?;

@@ -570,6 +570,14 @@ fn a_schema_that_is_not_ours_is_told() {
         ("DROP TRIGGER audit_is_not_deleted", vec!["the trigger audit_is_not_deleted is missing"]),
         ("ALTER TABLE tokens ADD COLUMN note TEXT", vec!["the table tokens was changed"]),
         ("DROP INDEX audit_run", vec!["the index audit_run is missing"]),
+        // The literal is not a comment: this trigger permits every deletion.
+        (
+            "DROP TRIGGER audit_is_not_deleted;
+             CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN
+                 SELECT RAISE(ABORT, 'the audit log --') WHERE 0; SELECT (' is only ever appended to');
+             END",
+            vec!["the trigger audit_is_not_deleted was changed"],
+        ),
         // This statement creates only SQLite's internal objects.
         ("ANALYZE", vec![]),
     ] {
@@ -693,6 +701,7 @@ fn removed_inserted_and_moved_rows_are_found() {
         (insert("7", 6), 7, Flaw::Changed),
         (insert("0", 1), 0, Flaw::Inserted),
         (insert("-7", 1), -7, Flaw::Inserted),
+        (insert("-9223372036854775808", 1), i64::MIN, Flaw::Inserted),
         (insert("9", 6), 7, Flaw::Removed),
         (format!("{make_room} {}", insert("4", 3)), 4, Flaw::Changed),
         (format!("UPDATE audit_head SET hash = {zeros}"), 6, Flaw::Head),
@@ -894,7 +903,7 @@ fn threads_handles_and_processes_append_at_once() {
     // No row is lost, and the rows of each append are consecutive.
     let mut of_threads = Vec::new();
     store
-        .for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
+        .for_each_row_after(&RowsAfter::nothing(), &mut |row| {
             if row.event == "MCP_TOOL_CALL" {
                 of_threads.push(row.run_id);
             }

@@ -92,7 +92,7 @@ impl Fixture {
             }
             ControlFlow::Continue(())
         };
-        self.store.for_each_row_after(&RowsAfter::new(i64::MIN), &mut each).unwrap();
+        self.store.for_each_row_after(&RowsAfter::nothing(), &mut each).unwrap();
         removed
     }
 

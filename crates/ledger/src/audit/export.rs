@@ -93,7 +93,7 @@ impl ExportedChain {
         if self.first.is_none() {
             self.first = Some(row.seq);
             self.follows = Some(row.previous.clone());
-            known.follow(row.seq - 1, &row.previous);
+            known.follow(row.seq.saturating_sub(1), &row.previous);
         }
         if self.broken.is_some() {
             return;
@@ -113,7 +113,7 @@ impl ExportedChain {
             return Some(BrokenRow { seq, flaw: Flaw::Changed });
         }
         let hash = self.head.as_ref()?;
-        match seq - self.last {
+        match seq.saturating_sub(self.last) {
             1 if row.previous == *hash => None,
             2.. => Some(BrokenRow { seq: self.last + 1, flaw: Flaw::Removed }),
             _ => Some(BrokenRow { seq, flaw: Flaw::Inserted }),

@@ -151,7 +151,11 @@ impl fmt::Display for BrokenRow {
             Flaw::Changed => write!(f, "row {seq} was changed"),
             Flaw::Removed => write!(f, "row {seq} was removed"),
             Flaw::Inserted => {
-                write!(f, "row {seq} was inserted, or does not follow row {}", seq - 1)
+                write!(
+                    f,
+                    "row {seq} was inserted, or does not follow row {}",
+                    seq.saturating_sub(1)
+                )
             }
             Flaw::Head => write!(f, "row {seq} is the last, and the recorded head is another"),
         }

@@ -130,28 +130,33 @@ pub trait RunLog {
     fn removed_runs(&self) -> Result<u64, StoreError>;
 }
 
-/// The position of a reader in the log: for each chain, the number of the last row that was read.
+/// The position of a reader in the log: for each chain, the smallest number that the next row may have.
 #[derive(Debug, Clone)]
 pub struct RowsAfter {
     /// The position in a chain from which no row was read yet.
     start: i64,
-    last: HashMap<Option<String>, i64>,
+    next: HashMap<Option<String>, i64>,
 }
 
 impl RowsAfter {
-    /// Creates the position after row `start` of each chain.
-    pub fn new(start: i64) -> Self {
-        Self { start, last: HashMap::new() }
+    /// Creates the position after row `last` of each chain.
+    pub fn new(last: i64) -> Self {
+        Self { start: last.saturating_add(1), next: HashMap::new() }
+    }
+
+    /// Creates the position before all rows. An attacker may have inserted a row with any number, even the smallest.
+    pub fn nothing() -> Self {
+        Self { start: i64::MIN, next: HashMap::new() }
     }
 
     /// Records that a row was read.
     pub fn add_row(&mut self, row: &AuditRow) {
-        let last = self.last.entry(row.instance.clone()).or_insert(self.start);
-        *last = row.seq.max(*last);
+        let next = self.next.entry(row.instance.clone()).or_insert(self.start);
+        *next = row.seq.saturating_add(1).max(*next);
     }
 
-    /// Returns the position in the chain of a replica.
-    pub fn of(&self, instance: Option<&str>) -> i64 {
-        self.last.get(&instance.map(str::to_owned)).copied().unwrap_or(self.start)
+    /// Returns the smallest number of the next row in the chain of a replica.
+    pub fn next_of(&self, instance: Option<&str>) -> i64 {
+        self.next.get(&instance.map(str::to_owned)).copied().unwrap_or(self.start)
     }
 }

@@ -70,7 +70,7 @@ const CHAINS: &str = "SELECT instance FROM qwed_mcp.audit_heads ORDER BY instanc
 
 const OF_CHAIN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
     outcome, details, previous, hash FROM qwed_mcp.audit \
-    WHERE instance = $1 AND seq > $2 ORDER BY seq LIMIT 1000";
+    WHERE instance = $1 AND seq >= $2 ORDER BY seq LIMIT 1000";
 
 const ALL_ROWS: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
     outcome, details, previous, hash FROM qwed_mcp.audit ORDER BY instance, seq";
@@ -174,12 +174,12 @@ impl AuditLog for PostgresStore {
             session.query(CHAINS, &[]).await?.iter().map(|row| value(row, 0)).collect()
         })?;
         for instance in chains {
-            let mut last = after.of(Some(&instance));
+            let mut next = after.next_of(Some(&instance));
             loop {
-                let rows = self.rows_of(&instance, last)?;
+                let rows = self.rows_of(&instance, next)?;
                 let is_last = rows.len() < ROWS_AT_ONCE;
                 for row in rows {
-                    last = row.seq;
+                    next = row.seq.saturating_add(1);
                     if each(row).is_break() {
                         return Ok(());
                     }
@@ -224,12 +224,12 @@ impl AuditLog for PostgresStore {
 
 impl PostgresStore {
     /// Returns the next rows of a chain after row `after`.
-    fn rows_of(&self, instance: &str, after: i64) -> Result<Vec<AuditRow>, StoreError> {
+    fn rows_of(&self, instance: &str, first: i64) -> Result<Vec<AuditRow>, StoreError> {
         let instance = instance.to_owned();
         self.ask(move |session| {
             let instance = instance.clone();
             async move {
-                let rows = session.query(OF_CHAIN, &[&instance, &after]).await?;
+                let rows = session.query(OF_CHAIN, &[&instance, &first]).await?;
                 rows.iter().map(read_row).collect()
             }
         })

@@ -100,7 +100,7 @@ impl AuditLog for SqliteStore {
         after: &RowsAfter,
         each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.read(|transaction| for_each_after(transaction, after.of(None), each))
+        self.read(|transaction| for_each_from(transaction, after.next_of(None), each))
     }
 
     fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError> {
@@ -121,7 +121,7 @@ impl AuditLog for SqliteStore {
         self.read(|transaction| {
             let mut walk = Walk::new(known);
             // An attacker may have changed the number of the first row, so start at the smallest possible number.
-            for_each_after(transaction, i64::MIN, &mut |row| {
+            for_each_from(transaction, i64::MIN, &mut |row| {
                 walk.follow(row);
                 ControlFlow::Continue(())
             })?;
@@ -178,14 +178,14 @@ fn unfinished(transaction: &Transaction<'_>) -> rusqlite::Result<UnfinishedRuns>
     Ok(unfinished)
 }
 
-fn for_each_after(
+fn for_each_from(
     transaction: &Transaction<'_>,
-    seq: i64,
+    first: i64,
     each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
-    let select = format!("SELECT {COLUMNS} FROM audit WHERE seq > ?1 ORDER BY seq");
+    let select = format!("SELECT {COLUMNS} FROM audit WHERE seq >= ?1 ORDER BY seq");
     let mut select = transaction.prepare(&select)?;
-    let mut rows = select.query([seq])?;
+    let mut rows = select.query([first])?;
     while let Some(row) = rows.next()? {
         if each(read_row(row)?).is_break() {
             break;

@@ -64,7 +64,26 @@ fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
 }
 
 /// Returns a statement on one line and without comments, because line breaks and comments may differ between versions.
+/// Does not change literals and quoted names.
 fn statement(sql: &str) -> String {
-    let code = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
-    code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    let mut found = String::new();
+    let mut rest = sql;
+    while let Some(next) = rest.chars().next() {
+        let length = if rest.starts_with("--") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let '\'' | '"' | '`' = next {
+            let end = rest.get(1..).and_then(|inner| inner.find(next));
+            end.map_or(rest.len(), |end| end + 2)
+        } else {
+            next.len_utf8()
+        };
+        let (part, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        if !part.starts_with("--") && !next.is_whitespace() {
+            found.push_str(part);
+        } else if !found.ends_with(' ') {
+            found.push(' ');
+        }
+        rest = after;
+    }
+    found.trim().to_owned()
 }
