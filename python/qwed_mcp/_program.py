@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any, Iterator, NoReturn
 
+from ._json import encode
+
 NAME = "qwed-mcp"
 
 # The maximum number of nested calls. Each nested call has its own process, and signals may arrive faster than
@@ -80,7 +82,7 @@ class _Process:
         the program ended twice before it replied, or if too many calls are nested.
         """
         try:
-            request = json.dumps({"call": name, **arguments}, allow_nan=False, ensure_ascii=False).encode("utf-8")
+            request = encode({"call": name, **arguments})
         except (TypeError, RecursionError) as error:
             raise ValueError(f"the arguments cannot be written as JSON: {error}") from error
         except UnicodeEncodeError as error:

@@ -164,10 +164,10 @@ class TheProgramBehindIt(unittest.TestCase):
         deep: list = []
         for _ in range(100_000):
             deep = [deep]
-        for value in [object(), float("nan"), b"x", circle, "\ud800", {("a",): 1}, deep]:
+        for value in [object(), float("nan"), b"x", circle, "\ud800", {("a",): 1}, [{1: 2}], deep]:
             with self.subTest(value=type(value)), self.assertRaises(ValueError):
                 gateway.evaluate_and_route("execute_python_code", {"code": value})
-        for manifest in [[], "x", None]:
+        for manifest in [[], "x", None, {**SKILL, None: 1}]:
             with self.subTest(manifest=manifest), self.assertRaises(ValueError):
                 SkillProvenanceGuard().verify_skill(manifest)  # type: ignore[arg-type]
         with self.assertRaisesRegex(ValueError, r"an unpaired surrogate, U\+D800"):

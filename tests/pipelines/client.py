@@ -176,6 +176,9 @@ class Answers(unittest.TestCase):
             (ValueError, {"call": "solve(", "value": 1}),
             (ValueError, {"call": "1", "value": float("nan")}),
             (TypeError, {"call": "1", "value": {1, 2}}),
+            # JSON would have the key "1", or twice the key "true".
+            (TypeError, {"call": "1", "value": [{"a": ({1: 2},)}]}),
+            (TypeError, {"call": "1", "value": {True: 1, "true": 2}}),
             (TypeError, {"call": "1"}),
             (TypeError, {"call": "1", "value": 1, "stdin": ""}),
         ]:
@@ -219,14 +222,26 @@ class Answers(unittest.TestCase):
             def __reduce__(self):
                 return os.system, ("exit 1",)
 
-        evil = base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()
+        def packed(pickled):
+            return base64.b64encode(zlib.compress(pickled)).decode()
+
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            # Large strings are not in a frame.
+            for spaces in [0, 100_000]:
+                pickled = pickle.dumps(json.dumps(functional) + " " * spaces, protocol)
+                self.assertEqual(tests_of({**row, "private_test_cases": packed(pickled)}), [call, call])
         for wrong in [
             {"tests": []},
             {"inputs": ["1"], "outputs": []},
             {"inputs": ["1"], "outputs": ["1"], "fn_name": "f(); g"},
             [{"input": {"a.txt": ""}, "output": {"stdout": ""}}],
             [{"stdin": ""}],
-            {**row, "private_test_cases": evil},
+            {**row, "private_test_cases": packed(pickle.dumps(Evil()))},
+            # These pickles would use gigabytes of memory: for the index of a memo, and for the length of a string.
+            {**row, "private_test_cases": packed(b"Nr\xff\xff\xff\x7f.")},
+            {**row, "private_test_cases": packed(b"\x8d" + b"\xff" * 8 + b".")},
+            {**row, "private_test_cases": packed(pickle.dumps("[]")[:-1])},
+            {**row, "private_test_cases": packed(pickle.dumps("[]", 2)[:-1] + b"X\x02\0\0\0[].")},
             {**row, "private_test_cases": "nonsense"},
             # A record with missing tests must not be accepted. Every script would pass, or only the examples in the
             # prompt would be tested.
@@ -284,6 +299,7 @@ class Answers(unittest.TestCase):
             (TypeError, "inputs is a mapping of file names, not list", ["a"]),
             (TypeError, "inputs\\['a'\\] is a string, bytes or", {"a": 1}),
             (ValueError, "inputs\\['a'\\]: Out of range float", {"a": {"json": float("nan")}}),
+            (TypeError, "inputs\\['a'\\]: a key of a dictionary is a string, not NoneType", {"a": {"json": {None: 1}}}),
         ]:
             with self.subTest(said=said), self.assertRaisesRegex(wrong, said):
                 self.verifier.run("print(1)", inputs=asked)
@@ -300,6 +316,7 @@ class Answers(unittest.TestCase):
             (ValueError, f"the maximum is {LINE_BYTES_MAX}", "#" * LINE_BYTES_MAX, {}),
             (ValueError, "timeout is a number of seconds above 0", "x", {"timeout": 0}),
             (ValueError, "timeout is a number of seconds above 0", "x", {"timeout": float("nan")}),
+            (ValueError, "timeout is a number of seconds above 0", "x", {"timeout": 10**400}),
             (TypeError, "timeout is a number of seconds, not str", "x", {"timeout": "1"}),
             (ValueError, "memory_mb is a number above 0", "x", {"memory_mb": -1}),
             (TypeError, "memory_mb is a whole number", "x", {"memory_mb": True}),
@@ -326,11 +343,12 @@ class Answers(unittest.TestCase):
         self.assertEqual([result.status, result.passed, result.message, result.meta], ["invalid", None, "the code is empty", 1])
 
     def test_map_answers_what_no_line_can_have(self):
-        items = ["print(1)", "'\ud800'", Script("print(2)", id="mine", meta=7), {"code": "#" * LINE_BYTES_MAX}, "print(3)"]
+        large = {"code": "#" * LINE_BYTES_MAX}
+        items = ["print(1)", "'\ud800'", Script("print(2)", id="mine", meta=7), large, "print(3)", Script("1", timeout=10**400)]
         for ordered in [True, False]:
             results = sorted(self.verifier.map(items, ordered=ordered), key=lambda result: result.id)
-            self.assertEqual([result.id for result in results], ["0", "1", "3", "4", "mine"])
-            self.assertEqual([result.status for result in results], ["ok", "invalid", "invalid", "ok", "ok"])
+            self.assertEqual([result.id for result in results], ["0", "1", "3", "4", "5", "mine"])
+            self.assertEqual([result.status for result in results], ["ok", "invalid", "invalid", "ok", "invalid", "ok"])
             self.assertEqual({result.passed for result in results}, {None})
             with self.assertRaisesRegex(InfraError, "surrogate"):
                 results[1].verdict()
@@ -478,6 +496,89 @@ class BrokenPrograms(unittest.TestCase):
                 self.assertEqual([result.status, result.attempt], ["infra_error", 2])
                 self.assertIn("no answer for", result.message)
 
+    def test_the_program_has_time_for_its_own_repetitions(self):
+        for variables, repeats in [({}, 2), ({"QWED_MCP_VACUITY": "On"}, 10)]:
+            with stand_in(timeout=10, environment={**os.environ, **variables}) as verifier:
+                process = verifier._process
+                verifier._submit(Script("silent", tests=[("", "")] * 3))
+                wait_for(lambda: process._run is not None and process._run.sent, "the script is on its way")
+                run, allowed = process._run, 10 * 3 * repeats + _process.SILENCE_SECONDS_MAX
+                for silence, is_stuck in [(allowed - 20, False), (allowed + 1, True)]:
+                    run.last_sign = time.monotonic() - silence
+                    process._look_at_the_clock(run)
+                    self.assertEqual(run.was_stuck, is_stuck, (variables, silence))
+
+    def test_a_failed_start_leaves_nothing_behind(self):
+        popen, start, pids, starts = subprocess.Popen, threading.Thread.start, [], []
+
+        def watched(*arguments, **options):
+            process = popen(*arguments, **options)
+            pids.append(process.pid)
+            return process
+
+        def failing(thread):
+            starts.append(thread)
+            # Ctrl-C interrupts the caller, but the thread runs.
+            if len(starts) != fails or kind is KeyboardInterrupt:
+                start(thread)
+            if len(starts) == fails:
+                raise kind("no thread")
+
+        for kind, fails in itertools.product([RuntimeError, KeyboardInterrupt], [1, 2]):
+            with self.subTest(kind=kind, fails=fails), mock.patch.object(subprocess, "Popen", watched):
+                starts.clear()
+                with stand_in() as verifier:
+                    with mock.patch.object(threading.Thread, "start", failing):
+                        with self.assertRaises((StartError, KeyboardInterrupt)):
+                            verifier.run("ok 1")
+                    answers = [verifier._submit(Script(f"ok {number}")) for number in range(200)]
+                    outputs = [answer.result(SECONDS_MAX / 4).stdout for answer in answers]
+                    self.assertEqual(outputs, [str(number) for number in range(200)])
+        for pid in pids:
+            wait_for_end(pid)
+
+    def test_a_signal_handler_may_call_during_a_call(self):
+        source = (
+            "import os, signal, subprocess\n"
+            "from qwed_mcp.client import ClosedError, Verifier\n"
+            f"verifier = Verifier(binary={str(STAND_IN)!r}, workers=1)\n"
+            "inner, popen = [], subprocess.Popen\n"
+            "def handle(*_):\n"
+            "    inner.append(verifier.run('ok inner').stdout)\n"
+            "    if len(inner) == 2: verifier.close()\n"
+            "def interrupted(*arguments, **options):\n"
+            "    subprocess.Popen = popen\n"
+            "    os.kill(os.getpid(), signal.SIGALRM)\n"
+            "    return popen(*arguments, **options)\n"
+            "signal.signal(signal.SIGALRM, handle)\n"
+            # One signal comes while the program starts, and one while a call waits.
+            "subprocess.Popen = interrupted\n"
+            "print(verifier.run('ok outer').stdout, inner)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.2)\n"
+            "try: verifier.run('silent')\n"
+            "except ClosedError: print(inner)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=SECONDS_MAX)
+        self.assertEqual((done.stdout, done.stderr), ("outer ['inner']\n['inner', 'inner']\n", ""))
+
+    def test_a_finalizer_does_not_stop_the_thread_that_delivers_answers(self):
+        errors = []
+
+        def finalize(_):
+            try:
+                verifier.run("ok 2")
+            except RuntimeError as error:
+                errors.append(str(error))
+
+        with stand_in() as verifier:
+            with _process._starting:
+                answer = verifier._submit(Script("ok 1"))
+                # The callback runs on the thread on which a finalizer might run.
+                answer.add_done_callback(finalize)
+            self.assertEqual([verifier.run("ok 3").stdout, answer.result().stdout], ["3", "1"])
+        [error] = errors
+        self.assertIn("cannot wait for an answer", error)
+
     def test_a_program_that_refuses_is_an_error_with_its_words(self):
         with stand_in() as verifier:
             for _ in range(2):
@@ -531,7 +632,7 @@ class Ends(unittest.TestCase):
         threads = [threading.Thread(target=wait) for _ in range(4)]
         for thread in threads:
             thread.start()
-        wait_for(lambda: len(verifier._process._sent) == 4, "scripts are on their way")
+        wait_for(lambda: len(verifier._process._run.sent) == 4, "scripts are on their way")
         verifier.close()
         for thread in threads:
             thread.join()
@@ -570,7 +671,7 @@ class Ends(unittest.TestCase):
             "print(verifier.pid, flush=True)\n"
             f"threads = [threading.Thread(target=lambda: verifier.run({ENDLESS!r}), daemon=True) for _ in range(4)]\n"
         )
-        busy = "[thread.start() for thread in threads]\nwhile len(verifier._process._sent) < 4: time.sleep(0.01)\n"
+        busy = "[thread.start() for thread in threads]\nwhile len(verifier._process._run.sent) < 4: time.sleep(0.01)\n"
         # The parent exits while the program is idle, and while it runs scripts that do not end.
         kill = "os.kill(os.getpid(), signal.SIGKILL)"
         for before, ends in [("", ["", "1 / 0", "os._exit(3)"]), (busy, ["", "raise SystemExit(4)", kill])]:
@@ -587,7 +688,7 @@ class Ends(unittest.TestCase):
             # If a shell starts this process in the background, SIGINT is ignored by default.
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "def interrupt(scripts):\n"
-            "    while len(verifier._process._sent) < scripts: time.sleep(0.01)\n"
+            "    while len(verifier._process._run.sent) < scripts: time.sleep(0.01)\n"
             # Like a terminal, sends the signal to all processes of the group.
             "    os.killpg(0, signal.SIGINT)\n"
             f"with Verifier(binary={program!r}, timeout=600, workers=2) as verifier:\n"
@@ -679,6 +780,26 @@ class Forks(unittest.TestCase):
                 for thread in threads:
                     thread.join()
             self.assertEqual(wrong, [])
+
+    def test_threads_fork_at_the_same_time(self):
+        source = (
+            "import os, sys, threading\n"
+            "from qwed_mcp.client import Verifier\n"
+            f"verifiers = [Verifier(binary={str(STAND_IN)!r}, workers=1) for _ in range(20)]\n"
+            "def fork():\n"
+            "    for _ in range(50):\n"
+            "        child = os.fork()\n"
+            "        if child == 0: os._exit(0)\n"
+            "        os.waitpid(child, 0)\n"
+            "sys.setswitchinterval(1e-5)\n"
+            "threads = [threading.Thread(target=fork, daemon=True) for _ in range(4)]\n"
+            "for thread in threads: thread.start()\n"
+            "for thread in threads: thread.join(60)\n"
+            "print([thread.is_alive() for thread in threads], flush=True)\n"
+            "print(verifiers[0].run('ok 1').stdout)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=2 * SECONDS_MAX)
+        self.assertEqual(done.stdout, "[False, False, False, False]\n1\n", done.stderr)
 
     def test_workers_of_multiprocessing(self):
         with real() as verifier:
@@ -808,6 +929,16 @@ class Replies(unittest.TestCase):
             ("``` python \na\n```", "a\n"),
             ("```bash\nls\n```\n```python\na\n```", "a\n"),
             ("```python\na\n```\n```bash\nls\n```", "a\n"),
+            # The rules of CommonMark 0.31, section 4.5.
+            ("```python\ns = '''\n    ```\n'''\n```", "s = '''\n    ```\n'''\n"),
+            ("```python\ns = '''\n\t```\n'''\n   `````  ", "s = '''\n\t```\n'''\n"),
+            ("```python\na\n~~~\n``\n``` b\n```", "a\n~~~\n``\n``` b\n"),
+            ("1. Code:\n   ```python\n   if a:\n       b\n  c\n\n   ```", "if a:\n    b\nc\n\n"),
+            ("~~~python `a` ~~~\na\n~~~", "a\n"),
+            ("```python `a`\na\n```", None),
+            ("```python\r\na\r\n```\r\n", "a\r\n"),
+            ("```python\ra\r```", "a\r"),
+            *((f"```python\ns = '{end}```{end}'\n```", f"s = '{end}```{end}'\n") for end in "\u2028\u2029\x85\x0b\x0c\x1c"),
         ]:
             with self.subTest(reply=reply):
                 self.assertEqual(last_code_block(reply), code)

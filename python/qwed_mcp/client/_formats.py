@@ -3,11 +3,11 @@
 import ast
 import base64
 import binascii
-import io
+import itertools
 import json
 import keyword
 import math
-import pickle
+import pickletools
 import zlib
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
 
@@ -15,13 +15,11 @@ from ._script import Test
 
 # The maximum size of LiveCodeBench's private tests after decompression, in bytes.
 PRIVATE_BYTES_MAX = 256 * 1024 * 1024
-
-
-class _Texts(pickle.Unpickler):
-    """An unpickler that accepts only objects that need no import, so no code of the pickle runs."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"{module}.{name} is not a text")
+# The operations of a pickle that push a string, and the other operations of a pickle of one string.
+_PUSHES = frozenset({"UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
+_OTHERS = frozenset({"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "STOP"})
+# A pickle of one string has at most these operations: PROTO, FRAME, a push, MEMOIZE, FRAME, STOP.
+_OPERATIONS_MAX = 6
 
 
 def tests_of(
@@ -45,7 +43,7 @@ def tests_of(
     """
     try:
         tests = _tests(record, code, public_only)
-    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+    except (AttributeError, KeyError, MemoryError, OverflowError, RecursionError, TypeError) as error:
         raise ValueError(f"the tests cannot be read: {error!r}") from error
     if not tests:
         raise ValueError("there are no tests")
@@ -105,9 +103,22 @@ def _cases(written: Any) -> Sequence[Mapping[str, Any]]:
         packed = unpacking.decompress(base64.b64decode(written), PRIVATE_BYTES_MAX)
         if not unpacking.eof:
             raise ValueError(f"the private tests have more than {PRIVATE_BYTES_MAX} bytes")
-        return _list(json.loads(_Texts(io.BytesIO(packed)).load()), "test cases")
-    except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError, TypeError) as error:
+        return _list(json.loads(_pickled_text(packed)), "test cases")
+    except (binascii.Error, zlib.error) as error:
         raise ValueError(f"the private tests cannot be read: {error}") from error
+
+
+def _pickled_text(packed: bytes) -> str:
+    """Returns the string of a pickle. Never unpickles, because a short pickle can run code or use much memory."""
+    texts = []
+    for operation, argument, _ in itertools.islice(pickletools.genops(packed), _OPERATIONS_MAX):
+        if operation.name in _PUSHES:
+            texts.append(argument)
+        elif operation.name not in _OTHERS:
+            raise ValueError(f"the private tests are not a pickled text, but have the operation {operation.name}")
+    if len(texts) != 1 or operation.name != "STOP":
+        raise ValueError("the private tests are not one pickled text")
+    return str(texts[0])
 
 
 def _case(case: Mapping[str, Any], code: str) -> Test:

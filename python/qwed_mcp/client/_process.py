@@ -1,13 +1,15 @@
 """A process of `qwed-mcp run --batch -` that threads share. Restarts the process after a failure, and retries lines.
 
-One thread writes lines, and another thread reads answers. The threads refer to `BatchProcess` and not to the verifier,
-so the process of a verifier ends when the verifier is garbage-collected.
+One thread starts the process and reads answers, and another thread writes lines. Callers take no locks, so a signal
+handler may interrupt a call and make another one. The threads refer to `BatchProcess` and not to the verifier, so the
+process of a verifier ends when the verifier is garbage-collected.
 """
 
 import atexit
 import itertools
 import json
 import os
+import queue
 import select
 import subprocess
 import threading
@@ -15,7 +17,7 @@ import time
 import weakref
 from collections import deque
 from concurrent.futures import Future
-from typing import Any, Deque, Dict, List, Mapping, Optional
+from typing import Any, Deque, Dict, List, Mapping, Optional, Set
 
 from ._errors import ClosedError, StartError
 from ._result import Result, named, result_of, without_verdict
@@ -29,11 +31,36 @@ ENDING_SECONDS_MAX = 5.0
 TICK_SECONDS = 1.0
 # The maximum number of attempts for a line, so that a script that kills its process kills at most two processes.
 ATTEMPTS_MAX = 2
+# The maximum number of attempts that the program itself makes for a line.
+PROGRAM_ATTEMPTS_MAX = 2
+# The maximum number of variants that the program runs after each run of a script, if `QWED_MCP_VACUITY` is `on`.
+VARIANTS_MAX = 4
+# The maximum time to wait for a fork by another thread before a start.
+FORK_SECONDS_MAX = 60.0
 # The maximum size of the stored end of the process's standard error. Messages contain it.
 STDERR_BYTES_MAX = 8 * 1024
 READ_BYTES = 1 << 16
 # The exit code of the program if its arguments are invalid, or if it cannot run on this machine.
 UNUSABLE = 2
+
+
+class _Answer(Future[Result]):
+    """The future result of a line.
+
+    A thread that waits for it holds no lock of this future. Otherwise, a signal handler that interrupts the wait and
+    waits for another answer could block the thread that delivers both answers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pending = pending = threading.Lock()
+        pending.acquire()
+        self.add_done_callback(lambda _: pending.release())
+
+    def result(self, timeout: Optional[float] = None) -> Result:
+        if self._pending.acquire(timeout=-1 if timeout is None else timeout):
+            self._pending.release()
+        return super().result(0)
 
 
 class _Line:
@@ -48,7 +75,7 @@ class _Line:
         self.meta = meta
         # The number of processes that died after they may have begun this line.
         self.lost = 0
-        self.future: "Future[Result]" = Future()
+        self.future = _Answer()
 
     def answer(self, result: Result) -> None:
         # This returns False if the caller has cancelled.
@@ -63,24 +90,35 @@ class _Line:
         self.answer(without_verdict(self.id, "infra_error", reason, max(self.lost, 1), self.meta))
 
 
+class _Thread(threading.Thread):
+    """A thread of a verifier, for which calls wait."""
+
+
 class _Run:
     """One start of the program."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", environment: Mapping[str, str]) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self.process = process
         self.stdin = process.stdin.fileno()
         self.stdout = process.stdout.fileno()
         self.stderr = process.stderr.fileno()
         self.said = b""
+        # The program repeats a line if the machine may be the cause of its answer. Each variant has the same timeout as
+        # the script.
+        has_variants = environment.get("QWED_MCP_VACUITY", "").strip().lower() == "on"
+        self.repeats_max = PROGRAM_ATTEMPTS_MAX * (1 + (VARIANTS_MAX if has_variants else 0))
         # The numbers of the lines. Requests have no ids, so answers contain these numbers.
         self.lines = itertools.count(1)
+        # The lines that this process has not answered yet, by number.
+        self.sent: Dict[str, _Line] = {}
+        # Each item wakes the writer.
+        self.wakes: "queue.SimpleQueue[None]" = queue.SimpleQueue()
         self.has_ended = False
         self.has_answered = False
         self.was_stuck = False
         self.last_sign = time.monotonic()
         self.told_to_end: Optional[float] = None
-        self.threads: List[threading.Thread] = []
 
     def tell_to_end(self) -> None:
         """Sends SIGTERM to the process. Takes no lock, so the garbage collector may call this method at any point."""
@@ -110,62 +148,63 @@ class BatchProcess:
         _all.add(self)
 
     def _begin(self) -> None:
-        # Reentrant, because signal handlers, finalizers and forks can happen at any point.
-        self._changed = threading.Condition(threading.RLock())
         self._waiting: Deque[_Line] = deque()
-        self._sent: Dict[str, _Line] = {}
         self._run: Optional[_Run] = None
+        # Held by the thread that serves lines.
+        self._serving = threading.Lock()
+        self._threads: Set[threading.Thread] = set()
 
     def submit(self, request: Request, id: Optional[str], meta: Any) -> "Future[Result]":
-        """Submits a line, and returns its future result.
+        """Submits a line, and returns its future result. The result is StartError if the program cannot be started.
 
-        Raises ClosedError after `close`, and StartError if the program cannot be started.
+        Raises ClosedError after `close`, and RuntimeError if a finalizer calls this on a thread of a verifier.
         """
-        seconds = (request.timeout or self._timeout) * request.runs
+        if isinstance(threading.current_thread(), _Thread):
+            raise RuntimeError("a finalizer called a verifier on a thread that delivers answers, which cannot wait for an answer")
+        if self._is_closed:
+            raise ClosedError("the verifier is closed")
+        # A float, because a product of large integers may not fit into a float.
+        seconds = float(request.timeout or self._timeout) * request.runs
         line = _Line(request, seconds, str(next(self._numbers)) if id is None else id, meta)
-        with self._changed:
-            if self._is_closed:
-                raise ClosedError("the verifier is closed")
-            if self._run is None:
-                self._start()
+        try:
             self._waiting.append(line)
-            self._changed.notify_all()
+            self._wake()
+        except BaseException:
+            line.future.cancel()
+            raise
         return line.future
+
+    def _wake(self) -> None:
+        """Wakes the writer, and starts a thread that serves lines if none does."""
+        run = self._run
+        if run is not None:
+            run.wakes.put(None)
+        if not self._serving.locked():
+            try:
+                _Thread(target=self._serve, daemon=True).start()
+            except RuntimeError as error:
+                raise StartError(f"failed to start a thread for {self._command[0]}: {error}") from error
 
     def pid(self) -> Optional[int]:
         """Returns the PID of the process. None if no process runs."""
-        with self._changed:
-            return self._run.process.pid if self._run is not None else None
+        run = self._run
+        return run.process.pid if run is not None else None
 
     def close(self) -> None:
         """Ends the process. Lines without an answer fail."""
-        with self._changed:
-            self._is_closed = True
-            lines, run = self._take_all(), self._run
-            if run is not None:
-                run.tell_to_end()
-            self._changed.notify_all()
-        for line in lines:
-            line.fail(ClosedError("the verifier was closed before the answer arrived"))
-        if run is not None:
-            for thread in run.threads:
-                if thread is not threading.current_thread():
-                    thread.join()
+        self.abandon()
+        # Threads of verifiers must not wait for each other.
+        if not isinstance(threading.current_thread(), _Thread):
+            for thread in list(self._threads):
+                thread.join()
 
     def abandon(self) -> None:
-        """Ends the process without waiting. Called after the verifier was garbage-collected."""
+        """Ends the process without waiting. Also called after the verifier was garbage-collected."""
         self._is_closed = True
         run = self._run
         if run is not None:
             run.tell_to_end()
-
-    def hold(self) -> None:
-        """Prevents the start of a process by other threads, before this process forks."""
-        self._changed.acquire()
-
-    def release(self) -> None:
-        """Allows starts again, in the parent after a fork."""
-        self._changed.release()
+            run.wakes.put(None)
 
     def forget(self) -> None:
         """Drops the process and its lines in a forked child, because they belong to the parent."""
@@ -177,13 +216,41 @@ class BatchProcess:
             # Set a return code, because only the parent can wait for the process.
             run.process.returncode = 0
 
-    def _take_all(self) -> List[_Line]:
-        lines = [*self._sent.values(), *self._waiting]
-        self._sent.clear()
-        self._waiting.clear()
-        return lines
+    def _serve(self) -> None:
+        """Runs the program while lines wait. Returns at once if another thread does this."""
+        self._threads.add(threading.current_thread())
+        # The last test for waiting lines comes after the lock is released. A caller starts no thread while it is locked.
+        while self._waiting and self._serving.acquire(blocking=False):
+            try:
+                self._serve_run()
+            finally:
+                self._serving.release()
+        self._threads.discard(threading.current_thread())
 
-    def _start(self) -> None:
+    def _serve_run(self) -> None:
+        try:
+            run = self._start()
+        except Exception as error:
+            self._fail([], error)
+            return
+        writer = _Thread(target=self._write, args=[run], daemon=True)
+        failed: Optional[Exception] = None
+        try:
+            writer.start()
+            self._read(run)
+        except BaseException as error:
+            failed = StartError(f"failed to use {self._command[0]}: {error!r}")
+            run.process.kill()
+        self._after(run, writer, failed)
+
+    def _start(self) -> _Run:
+        if self._is_closed:
+            raise ClosedError("the verifier was closed before the answer arrived")
+        # A fork during the start would copy pipes that `forget` does not close. The wait is bounded, because a signal
+        # handler may interrupt the fork and wait for this start.
+        starting = _starting
+        if not starting.acquire(timeout=FORK_SECONDS_MAX):
+            raise StartError(f"{self._command[0]} cannot be started during a fork")
         try:
             # Use a new session, so that Ctrl-C does not end the program while threads wait for answers.
             process = subprocess.Popen(
@@ -195,32 +262,26 @@ class BatchProcess:
                 start_new_session=True,
                 env=self._environment,
             )
+            self._run = run = _Run(process, os.environ if self._environment is None else self._environment)
         except OSError as error:
             raise StartError(f"{self._command[0]} cannot be started: {error}") from error
-        run = _Run(process)
-        threads = [threading.Thread(target=work, args=[run], daemon=True) for work in (self._write, self._read)]
-        try:
-            for thread in threads:
-                thread.start()
-                run.threads.append(thread)
-        except RuntimeError as error:
-            process.kill()
-            raise StartError(f"failed to start a thread for {self._command[0]}: {error}") from error
-        self._run = run
+        finally:
+            starting.release()
+        if self._is_closed:
+            run.tell_to_end()
+        return run
 
     def _write(self, run: _Run) -> None:
-        while True:
-            with self._changed:
-                while not (run.has_ended or self._is_closed) and not (self._waiting and len(self._sent) < self._sent_max):
-                    self._changed.wait()
-                if run.has_ended or self._is_closed:
-                    return
-                line = self._waiting.popleft()
-                if line.future.cancelled():
-                    continue
-                if not self._sent:
-                    run.last_sign = time.monotonic()
-                self._sent[str(next(run.lines))] = line
+        while not (run.has_ended or self._is_closed):
+            if not self._waiting or len(run.sent) >= self._sent_max:
+                run.wakes.get()
+                continue
+            line = self._waiting.popleft()
+            if line.future.cancelled():
+                continue
+            if not run.sent:
+                run.last_sign = time.monotonic()
+            run.sent[str(next(run.lines))] = line
             rest = memoryview(line.request.line)
             try:
                 while rest:
@@ -257,7 +318,6 @@ class BatchProcess:
                     parts = [rest]
                     # Ignore all output after an invalid answer.
                     is_open = all(self._take(run, line) for line in lines)
-        self._after(run)
 
     def _take(self, run: _Run, text: bytes) -> bool:
         """Delivers an answer to its caller. Returns False if the text is not a valid answer."""
@@ -265,16 +325,15 @@ class BatchProcess:
             answer = json.loads(text)
             # If the program could not parse a line, the answer has no id but only the number of the line.
             key = str(answer["line"]) if answer["id"] is None else answer["id"]
-            with self._changed:
-                line = self._sent.get(key)
-                result = result_of(answer, line.lost if line is not None else 0)
-                run.has_answered = True
-                run.last_sign = time.monotonic()
-                if result.status == "cancelled":
-                    # The program is ending. `_after` handles its lines.
-                    return True
-                self._sent.pop(key, None)
-                self._changed.notify_all()
+            line = run.sent.get(key)
+            result = result_of(answer, line.lost if line is not None else 0)
+            run.has_answered = True
+            run.last_sign = time.monotonic()
+            if result.status == "cancelled":
+                # The program is ending. `_after` handles its lines.
+                return True
+            run.sent.pop(key, None)
+            run.wakes.put(None)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # Kill the process, because it is unknown to which line this answer belongs.
             run.said += f"\n{self._command[0]} sent an invalid answer ({error!r})".encode()
@@ -288,59 +347,50 @@ class BatchProcess:
         now = time.monotonic()
         if self._is_closed:
             run.tell_to_end()
-        with self._changed:
-            allowed = max((line.seconds for line in self._sent.values()), default=None)
-        if allowed is not None and now - run.last_sign > allowed + SILENCE_SECONDS_MAX:
+        allowed = max((line.seconds for line in list(run.sent.values())), default=None)
+        if allowed is not None and now - run.last_sign > allowed * run.repeats_max + SILENCE_SECONDS_MAX:
             run.was_stuck = True
             run.process.kill()
         if run.told_to_end is not None and now - run.told_to_end > ENDING_SECONDS_MAX:
             run.process.kill()
 
-    def _after(self, run: _Run) -> None:
-        """Handles the lines of a process that has ended: retries them, gives them up, or fails them with its error."""
+    def _after(self, run: _Run, writer: _Thread, error: Optional[Exception]) -> None:
+        """Handles the lines of a process that has ended: retries them, gives them up, or fails them with an error."""
         try:
             code = run.process.wait(ENDING_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             run.process.kill()
             code = run.process.wait()
-        with self._changed:
-            run.has_ended = True
-            self._changed.notify_all()
-        writer = run.threads[0]
-        writer.join()
+        run.has_ended = True
+        run.wakes.put(None)
+        if writer.ident is not None:
+            writer.join()
         self._read_last_words(run)
+        self._run = None
         run.close()
         reason = self._reason(run, code)
-        lost: List[_Line] = []
-        error: Optional[Exception] = None
-        with self._changed:
-            if self._run is run:
-                self._run = None
-            sent = list(self._sent.values())
-            self._sent.clear()
-            if self._is_closed:
-                error = ClosedError("the verifier was closed before the answer arrived")
-            elif code == UNUSABLE or (code > 0 and not run.has_answered):
-                error = StartError(reason)
-            # Only the first lines lose an attempt. The program begins lines in order, one for each worker.
-            for line in sent[: self._workers]:
-                line.lost += 1
-            again = [line for line in sent if error is None and line.lost < ATTEMPTS_MAX and not line.future.cancelled()]
-            lost = [line for line in sent if line not in again] if error is None else sent
-            self._waiting.extendleft(reversed(again))
-            if error is None and self._waiting:
-                try:
-                    self._start()
-                except StartError as failed:
-                    error = failed
-            if error is not None:
-                lost += self._waiting
-                self._waiting.clear()
-        for line in lost:
-            if error is not None:
-                line.fail(error)
+        sent = list(run.sent.values())
+        if self._is_closed:
+            error = ClosedError("the verifier was closed before the answer arrived")
+        elif error is None and (code == UNUSABLE or (code > 0 and not run.has_answered)):
+            error = StartError(reason)
+        if error is not None:
+            self._fail(sent, error)
+            return
+        # Only the first lines lose an attempt. The program begins lines in order, one for each worker.
+        for line in sent[: self._workers]:
+            line.lost += 1
+        for line in reversed(sent):
+            if line.lost < ATTEMPTS_MAX and not line.future.cancelled():
+                self._waiting.appendleft(line)
             else:
                 line.give_up(f"the program ended {ATTEMPTS_MAX} times while it had this script: {reason}")
+
+    def _fail(self, sent: List[_Line], error: Exception) -> None:
+        while self._waiting:
+            sent.append(self._waiting.popleft())
+        for line in sent:
+            line.fail(error)
 
     def _read_last_words(self, run: _Run) -> None:
         os.set_blocking(run.stderr, False)
@@ -360,23 +410,23 @@ class BatchProcess:
 
 
 _all: "weakref.WeakSet[BatchProcess]" = weakref.WeakSet()
-_held: List[BatchProcess] = []
+# Held during each start and each fork. Reentrant, because a finalizer may fork.
+_starting = threading.RLock()
 
 
 def _before_fork() -> None:
-    _held.extend(_all)
-    for process in _held:
-        process.hold()
+    _starting.acquire()
 
 
 def _in_parent() -> None:
-    while _held:
-        _held.pop().release()
+    _starting.release()
 
 
 def _in_child() -> None:
-    while _held:
-        _held.pop().forget()
+    global _starting
+    _starting = threading.RLock()
+    for process in list(_all):
+        process.forget()
 
 
 def _at_exit() -> None:

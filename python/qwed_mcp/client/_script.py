@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, TypedDict, Union
 
+from .._json import encode
+
 # The maximum size of a line, in bytes.
 LINE_BYTES_MAX = 96 * 1024 * 1024
 
@@ -176,10 +178,10 @@ def _test(number: int, test: object) -> Dict[str, Any]:
 def _json(name: str, value: object) -> object:
     """Returns the value unchanged, if it can be sent as JSON.
 
-    Raises ValueError if JSON cannot represent a number or text, and TypeError if JSON cannot represent a type.
+    Raises ValueError if JSON cannot represent a number or text, and TypeError if JSON cannot represent a type or a key.
     """
     try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+        encode(value)
     except (ValueError, TypeError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name}: {error}") from None
@@ -189,8 +191,12 @@ def _json(name: str, value: object) -> object:
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"timeout is a number of seconds, not {type(value).__name__}")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"timeout is a number of seconds above 0, not {value}")
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(f"timeout is a number of seconds above 0, not {seconds}")
     return value
 
 

@@ -338,11 +338,11 @@ class VerifyBatch:
     """A callable for `ray.data.Dataset.map_batches`, which runs it in a pool of actors.
 
     A batch has a column `code`, and may have `stdin`, `inputs`, `expect`, `tests`, `timeout` and `memory_mb`. Null
-    means that the value is not set. The result has additional columns `status`, `passed` (null without a verdict, or
-    without an expected result), `exit_code`, `stdout`, `stderr`, `duration_ms`, `attempt` and `message`, with `prefix`
-    before their names. `settings` are the settings of `Verifier`. The default of `workers` is the number of processors
-    that Ray assigns to the actor (`num_cpus`). Ray Data repeats the batches of lost actors without notice, so `attempt`
-    counts only the attempts within one actor.
+    means that the value is not set, also in `inputs` and in a test. The result has additional columns `status`,
+    `passed` (null without a verdict, or without an expected result), `exit_code`, `stdout`, `stderr`, `duration_ms`,
+    `attempt` and `message`, with `prefix` before their names. `settings` are the settings of `Verifier`. The default of
+    `workers` is the number of processors that Ray assigns to the actor (`num_cpus`). Ray Data repeats the batches of
+    lost actors without notice, so `attempt` counts only the attempts within one actor.
     """
 
     def __init__(self, *, prefix: str = "", **settings: Any) -> None:
@@ -357,7 +357,7 @@ class VerifyBatch:
         taken: Set[str] = set(names.values()) & set(batch)
         if taken:
             raise ValueError(f"the batch has {', '.join(sorted(taken))} already; use VerifyBatch(prefix=…) for other names")
-        asked = {name: [_plain(value) for value in batch[name]] for name in ASKED if name in batch}
+        asked = {name: [_field(name, value) for value in batch[name]] for name in ASKED if name in batch}
         scripts = (
             Script(**{name: value for name, value in zip(asked, row) if value is not None}) for row in zip(*asked.values())
         )
@@ -366,8 +366,34 @@ class VerifyBatch:
         return {**batch, **added}
 
 
+def _field(name: str, value: Any) -> Any:
+    """Converts a value of a column to a field of `Script`. NaN becomes None."""
+    value = _plain(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if name == "memory_mb" and isinstance(value, float) and value.is_integer():
+        # NumPy has a column of integers with a null as floats.
+        return int(value)
+    if name == "inputs" and isinstance(value, dict):
+        return {file: content for file, content in value.items() if content is not None}
+    if name == "tests" and isinstance(value, list):
+        return [_test(test) for test in value]
+    return value
+
+
+def _test(test: Any) -> Any:
+    """Removes the null members that Arrow adds to a struct, so that all structs of a column have the same members."""
+    if not isinstance(test, dict):
+        return test
+    is_call = test.get("call") is not None
+    # The expected value of a call may be None.
+    return {name: member for name, member in test.items() if member is not None or (is_call and name == "value")}
+
+
 def _plain(value: Any) -> Any:
-    """Converts a value of a column to a plain Python object. NaN becomes None."""
+    """Converts NumPy's arrays and scalars in a value to plain Python objects."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {name: _plain(member) for name, member in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
