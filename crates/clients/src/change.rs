@@ -73,6 +73,9 @@ pub enum ChangeError {
     Claude(#[from] ClaudeError),
     #[error("`claude` reported success, but the entry in {} is not as requested", .0.display())]
     ClaudeDiffers(PathBuf),
+    /// `claude` failed after the file was changed.
+    #[error("{source}; {} is a copy of the file before the change", .backup.display())]
+    Changed { source: Box<ChangeError>, backup: PathBuf },
 }
 
 /// The effect of a change.
@@ -306,11 +309,18 @@ impl Change {
         };
         let backup = self.original.back_up_original()?;
         let made = self.apply_with(claude, client);
-        if made.is_err() && self.original.is_as_read() {
-            // The file is unchanged, so the backup is not needed.
-            let _ = backup.as_ref().map(fs::remove_file);
+        match (made, backup) {
+            (Ok(()), backup) => Ok(backup),
+            (Err(error), Some(backup)) if self.original.is_as_read() => {
+                // The file is unchanged, so the backup is not needed.
+                let _ = fs::remove_file(backup);
+                Err(error)
+            }
+            (Err(error), Some(backup)) => {
+                Err(ChangeError::Changed { source: Box::new(error), backup })
+            }
+            (Err(error), None) => Err(error),
         }
-        made.map(|()| backup)
     }
 
     /// Runs `claude` to make the change. Then reads the file, and fails if the entry is not as requested, or still

@@ -4,7 +4,7 @@
 use super::client::Format;
 use super::edit::{Edit, EditError, Server, position};
 use super::jsonc_file::JsoncFile;
-use super::toml_file::TomlFile;
+use super::toml_file::{TomlFile, comments};
 
 /// The byte order mark that some Windows programs put at the start of a UTF-8 file.
 const BOM: &str = "\u{feff}";
@@ -99,6 +99,7 @@ impl Document {
         let mut file = TomlFile::parse(&self.text, self.key)?;
         let (old_name, new_name) = operation.names();
         let before = file.without(old_name);
+        let own_comments = file.comments_in(old_name);
         match operation {
             Operation::Put { rename_from, name, edits } => {
                 if let Some(old_name) = rename_from {
@@ -110,7 +111,17 @@ impl Document {
         }
         let text = file.text();
         let after = TomlFile::parse(&text, self.key)?.without(new_name);
-        if before.trim_end() == after.trim_end() { Ok(text) } else { Err(EditError::Collateral) }
+        if before.trim_end() != after.trim_end() {
+            return Err(EditError::Collateral);
+        }
+        // `without` loses the same comments from both texts, so compare them too.
+        let mut kept = comments(&text);
+        kept.extend(own_comments);
+        for comment in comments(&self.text) {
+            let place = kept.iter().position(|it| *it == comment).ok_or(EditError::Comment)?;
+            kept.swap_remove(place);
+        }
+        Ok(text)
     }
 }
 

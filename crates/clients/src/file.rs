@@ -164,7 +164,10 @@ impl Original {
             let _ = backup.map(fs::remove_file);
             return Err(error);
         }
-        new.persist(&self.path).map_err(|error| self.failed("replace")(error.error))?;
+        if let Err(error) = new.persist(&self.path) {
+            let _ = backup.map(fs::remove_file);
+            return Err(self.failed("replace")(error.error));
+        }
         sync(folder);
         Ok(backup)
     }

@@ -221,9 +221,51 @@ fn comments_above_a_removed_table_stay() {
         ),
         ("# keep\n[mcp_servers.qwed]\ncommand = \"q\"\n", "# keep\n"),
         ("[mcp_servers.qwed]\ncommand = \"q\"\n# end\n", "# end\n"),
+        (
+            "[mcp_servers]\n# first\nqwed = { command = \"q\" }\n# second\nb = { command = \"b\" }\n",
+            "[mcp_servers]\n# first\n# second\nb = { command = \"b\" }\n",
+        ),
+        (
+            "[mcp_servers]\n# first\nqwed = { command = \"q\" }\n\n[z]\n",
+            "[mcp_servers]\n# first\n\n[z]\n",
+        ),
+        ("[tui]\nx = 1\n# note\n[mcp_servers.qwed.env]\nA = \"b\"\n", "[tui]\nx = 1\n# note\n"),
     ] {
         assert_eq!(remove(codex, before, "qwed"), after);
     }
+}
+
+#[test]
+fn comments_at_the_end_of_a_toml_file_stay_above_a_new_table() {
+    let codex = super::client("codex").unwrap();
+    for before in [
+        "# only comments, \"#\"",
+        "[a]\nx = 1\n\n[b]\n[a.c]\n# end\n",
+        "[mcp_servers.a]\ncommand = \"#\"\n# args = [\"x\"]\n",
+    ] {
+        let after = put(codex, before, "qwed", true);
+        assert!(after.starts_with(before), "{after}");
+        assert!(after.trim_start_matches(before).trim_start().starts_with("[mcp_servers.qwed]"));
+        assert_eq!(remove(codex, &after, "qwed").trim_end(), before.trim_end());
+    }
+}
+
+#[test]
+fn a_renamed_toml_entry_keeps_the_comment_above_it() {
+    let codex = super::client("codex").unwrap();
+    let before = "[mcp_servers]\n# first\nqwed = { command = \"q\" }\nb = { command = \"b\" }\n";
+    let edits = edits(codex, true);
+    let operation = Operation::Put { rename_from: Some("qwed"), name: "new", edits: &edits };
+    let after = String::from_utf8(read(codex, before).edited(operation).unwrap()).unwrap();
+    assert!(after.contains("# first\nnew = {"), "{after}");
+}
+
+#[test]
+fn an_edit_that_would_remove_a_comment_is_refused() {
+    let codex = super::client("codex").unwrap();
+    let text = "# top of the file\nmcp_servers.qwed.command = \"q\"\nx = '#'\n";
+    let removed = read(codex, text).edited(Operation::Remove { name: "qwed" });
+    assert_eq!(removed, Err(EditError::Comment));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Finds folders of the Windows user, if this program runs in WSL. The code follows Microsoft's documentation, but was
 //! not tested on Windows. This module never changes a file.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -14,6 +17,9 @@ const CMD: &str = "/mnt/c/Windows/System32/cmd.exe";
 
 /// The path of Claude Desktop's file, relative to the Windows user's folder for application settings.
 const CLAUDE_DESKTOP: &str = "Claude/claude_desktop_config.json";
+
+/// The time limit for an answer from Windows. Starting a Windows program takes up to a second.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason why the folders of the Windows user are unknown.
 #[derive(Debug, Error)]
@@ -28,7 +34,8 @@ pub enum WindowsError {
 pub(super) fn claude_desktop(places: &Places) -> Result<PathBuf, WindowsError> {
     let program = places.program("cmd.exe").unwrap_or_else(|| PathBuf::from(CMD));
     let mut command = Command::new(&program);
-    command.args(["/d", "/c", "echo", "%APPDATA%"]);
+    // `/u`: UTF-16. The default encoding lacks some characters.
+    command.args(["/u", "/d", "/c", "echo", "%APPDATA%"]);
     // Run cmd.exe in a folder that exists on Windows, because it prints a warning otherwise.
     if Path::new("/mnt/c").is_dir() {
         command.current_dir("/mnt/c");
@@ -50,9 +57,37 @@ pub(super) fn claude_desktop(places: &Places) -> Result<PathBuf, WindowsError> {
     Ok(path.ok_or_else(|| WindowsError::Answer(folder.to_owned()))?.join(CLAUDE_DESKTOP))
 }
 
+/// Returns the standard output of a program. Fails if the program takes longer than [`ANSWER_TIMEOUT`].
 fn ask(mut command: Command) -> io::Result<String> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let (sender, answer) = mpsc::channel();
+    if let Some(mut stdout) = child.stdout.take() {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // After a timeout, the output is not received.
+            let _ = sender.send(stdout.read_to_end(&mut bytes).map(|_| bytes));
+        });
+    }
+    let answer = answer.recv_timeout(ANSWER_TIMEOUT);
+    // The program has answered, or never will.
+    let _ = child.kill();
+    child.wait()?;
+    decoded(&answer.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??)
+}
+
+/// Decodes UTF-8, or UTF-16 in little-endian order. A Windows path in UTF-16 contains zero bytes.
+fn decoded(bytes: &[u8]) -> io::Result<String> {
+    let text = if bytes.contains(&0) {
+        let units: Vec<u16> = bytes
+            .chunks_exact(2)
+            .map(|unit| u16::from_le_bytes(unit.try_into().unwrap_or_default()))
+            .collect();
+        String::from_utf16(&units).ok()
+    } else {
+        String::from_utf8(bytes.to_vec()).ok()
+    };
+    text.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Converts a Windows path to a path in WSL. Assumes that the drives are mounted at their default paths, such as
@@ -67,6 +102,15 @@ fn mounted(path: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_utf_8_or_utf_16() {
+        let path = "C:\\Users\\Jos\u{e9}";
+        let wide: Vec<u8> = path.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(decoded(&wide).unwrap(), path);
+        assert_eq!(decoded(path.as_bytes()).unwrap(), path);
+        assert!(decoded(b"C:\\Users\\Jos\x82").is_err());
+    }
 
     #[test]
     fn drives_are_mounted_by_their_letters() {
