@@ -28,7 +28,7 @@ use crate::transport::{
 
 use super::call::Server;
 use super::handler::{Handler, request_key};
-use super::sessions::{NotTaken, SessionCall, Sessions};
+use super::sessions::{NotTaken, SessionCall, SessionId, Sessions};
 use super::signature::Signed;
 
 /// The time after which a response begins even if no message is ready. Proxies close connections that are silent for a
@@ -85,7 +85,14 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct UntilWritten {
     _place: Option<Place>,
-    _call: Option<SessionCall>,
+    call: Option<Arc<SessionCall>>,
+}
+
+impl Drop for UntilWritten {
+    fn drop(&mut self) {
+        // The exchange may end a little later. From now on, the client may use the id again.
+        let _ = self.call.as_deref().map(SessionCall::end);
+    }
 }
 
 /// The messages of an exchange that has not ended.
@@ -94,7 +101,14 @@ pub(crate) struct Stream {
     first: Option<Vec<u8>>,
     outlet: Outlet,
     has_ended: bool,
-    _call: Option<SessionCall>,
+    call: Option<Arc<SessionCall>>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // If the client left before the end, it can still cancel the request, until the exchange ends.
+        let _ = self.call.as_deref().filter(|_| self.has_ended).map(SessionCall::end);
+    }
 }
 
 impl Stream {
@@ -132,10 +146,28 @@ impl Endpoint {
     pub(crate) async fn post(&self, post: Post) -> Answer {
         match read(&post.body, &post.announced) {
             Ok(Posted::Request(request)) => self.request(*request, post).await,
-            Ok(Posted::Cancelled(id)) => self.cancelled(&id, &post),
-            Ok(Posted::Nothing) => Answer::Accepted,
-            Err(rejected) => message_of(&rejected),
+            Ok(Posted::Cancelled(id)) => match self.session_of(&post) {
+                Ok(session) => self.cancelled(&id, session),
+                Err(answer) => answer,
+            },
+            Ok(Posted::Nothing) => self.session_of(&post).err().unwrap_or(Answer::Accepted),
+            // The message may be an `initialize` request, which has no session id.
+            Err(rejected) => match self.session_of(&post) {
+                Err(Answer::SessionUnknown) => Answer::SessionUnknown,
+                _ => message_of(&rejected),
+            },
         }
+    }
+
+    /// Returns the session of a message that is not a request; `None` if the message needs no session. Returns the
+    /// answer if the caller has no such session.
+    fn session_of(&self, post: &Post) -> Result<Option<SessionId>, Answer> {
+        if self.is_sessionless || post.announced.is_stateless() {
+            return Ok(None);
+        }
+        let Header::Once(session) = &post.session else { return Err(Answer::SessionMissing) };
+        let found = self.sessions.find(session, post.presented.user());
+        found.map(Some).ok_or(Answer::SessionUnknown)
     }
 
     /// Ends a session of `user`. Returns whether `user` had this session.
@@ -168,7 +200,7 @@ impl Endpoint {
             };
             let taken = self.sessions.take(session, user.as_ref(), &request.id, cancel.clone());
             match taken {
-                Ok((name, client, call)) => (Connection(name), Some(client), Some(call)),
+                Ok((name, client, call)) => (Connection(name), Some(client), Some(Arc::new(call))),
                 Err(NotTaken::Unknown) => return Answer::SessionUnknown,
                 Err(NotTaken::Duplicate) => return message_of(&Rejected::duplicate(request.id)),
             }
@@ -190,7 +222,9 @@ impl Endpoint {
         let (exchange, outlet) = request.open(terms);
         let handler = Handler::new(Arc::clone(&self.server), self.stop.clone());
         let stop = self.stop.child_token();
+        let until_end = call.clone();
         self.tasks.spawn(async move {
+            let _until_end = until_end;
             let running = serve_directly_with_ct(Signed(handler), exchange, client, stop);
             if let Err(error) = running.waiting().await {
                 tracing::error!(%error, "an exchange stopped unexpectedly");
@@ -208,12 +242,12 @@ impl Endpoint {
         &self,
         mut outlet: Outlet,
         era: Era,
-        call: Option<SessionCall>,
+        call: Option<Arc<SessionCall>>,
         opening: Option<rmcp::model::ClientConfig>,
         user: Option<UserName>,
     ) -> Answer {
         let stream = |first, outlet, has_ended, call| {
-            Answer::Stream(Stream { first, outlet, has_ended, _call: call })
+            Answer::Stream(Stream { first, outlet, has_ended, call })
         };
         let Ok(first) = timeout(SILENCE_MAX, outlet.next()).await else {
             return stream(None, outlet, false, call);
@@ -233,20 +267,18 @@ impl Endpoint {
             status: if era == Era::Stateless { message.status() } else { 200 },
             json: message.to_json(),
             session,
-            until_written: UntilWritten { _place: Some(outlet.into_place()), _call: call },
+            until_written: UntilWritten { _place: Some(outlet.into_place()), call },
         }
     }
 
     /// Cancels a request of a session, and the job that the request has placed. Only the handshake era has the
     /// message `notifications/cancelled`. In the stateless era, a client closes the response to cancel its request.
-    fn cancelled(&self, id: &RequestId, post: &Post) -> Answer {
-        let Header::Once(session) = &post.session else { return Answer::Accepted };
-        let name = self.sessions.cancel(session, post.presented.user(), Some(id));
-        let Some(name) = name else {
-            return if self.is_sessionless { Answer::Accepted } else { Answer::SessionUnknown };
-        };
-        let key: RequestKey = request_key(Some(&Connection(name)), id);
-        self.server.jobs.cancel_placed_by(&key);
+    fn cancelled(&self, id: &RequestId, session: Option<SessionId>) -> Answer {
+        if let Some(session) = session {
+            self.sessions.cancel(&session, id);
+            let key: RequestKey = request_key(Some(&Connection(session)), id);
+            self.server.jobs.cancel_placed_by(&key);
+        }
         Answer::Accepted
     }
 }

@@ -247,7 +247,7 @@ impl Reply {
         let text = match job.map(|job| &job.state) {
             None => {
                 reply.is_error = true;
-                let live = if jobs.outlive_server() { SHARED_JOBS_LIVE } else { JOBS_LIVE };
+                let live = if jobs.survives_server() { SHARED_JOBS_LIVE } else { JOBS_LIVE };
                 behind.push(live.to_owned());
                 format!("Error: Job ID '{id}' not found or expired.")
             }

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,19 @@ pub(crate) struct SessionCall {
     sessions: Sessions,
     session: SessionId,
     id: RequestId,
+    has_ended: AtomicBool,
+}
+
+impl SessionCall {
+    /// Removes the request from the session. Another request may have its id then.
+    pub(super) fn end(&self) {
+        let mut sessions = self.sessions.lock();
+        if !self.has_ended.swap(true, Ordering::Relaxed)
+            && let Some(session) = sessions.get_mut(&self.session)
+        {
+            session.calls.remove(&self.id);
+        }
+    }
 }
 
 /// The reason why a session does not accept a request.
@@ -120,28 +134,27 @@ impl Sessions {
         }
         known.calls.insert(id.clone(), cancel);
         let client = known.client.clone();
-        let call =
-            SessionCall { sessions: self.clone(), session: Arc::clone(&name), id: id.clone() };
+        let call = SessionCall {
+            sessions: self.clone(),
+            session: Arc::clone(&name),
+            id: id.clone(),
+            has_ended: AtomicBool::new(false),
+        };
         Ok((name, client, call))
     }
 
-    /// Cancels a request of a session, if the request is in flight. Returns the session's id. `None` if `user` has no
-    /// such session.
-    pub(super) fn cancel(
-        &self,
-        session: &str,
-        user: Option<&UserName>,
-        id: Option<&RequestId>,
-    ) -> Option<SessionId> {
+    /// Returns the session's id; `None` if `user` has no such session.
+    pub(super) fn find(&self, session: &str, user: Option<&UserName>) -> Option<SessionId> {
         let sessions = self.lock();
-        let (name, known) = sessions.get_key_value(session)?;
-        if known.user.as_ref() != user {
-            return None;
-        }
-        if let Some(call) = id.and_then(|id| known.calls.get(id)) {
+        let found = sessions.get_key_value(session);
+        found.filter(|(_, known)| known.user.as_ref() == user).map(|(name, _)| Arc::clone(name))
+    }
+
+    /// Cancels a request of a session, if the request is in flight.
+    pub(super) fn cancel(&self, session: &SessionId, id: &RequestId) {
+        if let Some(call) = self.lock().get(session).and_then(|known| known.calls.get(id)) {
             call.cancel();
         }
-        Some(Arc::clone(name))
     }
 
     /// Ends a session and cancels its requests in flight. Returns whether `user` had this session.
@@ -164,9 +177,7 @@ impl Sessions {
 
 impl Drop for SessionCall {
     fn drop(&mut self) {
-        if let Some(session) = self.sessions.lock().get_mut(&self.session) {
-            session.calls.remove(&self.id);
-        }
+        self.end();
     }
 }
 
@@ -201,11 +212,17 @@ mod tests {
         assert_eq!(take(None).unwrap_err(), NotTaken::Unknown);
         let (_, _, call) = take(Some(&ann)).unwrap();
         assert_eq!(take(Some(&ann)).unwrap_err(), NotTaken::Duplicate);
-        assert!(sessions.cancel(&session, Some(&bob), Some(&id)).is_none());
+        assert_eq!(sessions.find(&session, Some(&bob)), None);
         assert!(!sessions.end(&session, Some(&bob)) && !cancel.is_cancelled());
-        assert!(sessions.cancel(&session, Some(&ann), Some(&id)).is_some());
+        assert_eq!(sessions.find(&session, Some(&ann)).as_ref(), Some(&session));
+        sessions.cancel(&session, &id);
         assert!(cancel.is_cancelled());
+        // After the end of a request, its id is free. The end of the first request does not end the second.
+        call.end();
+        let second = take(Some(&ann)).unwrap();
         drop(call);
+        assert_eq!(take(Some(&ann)).unwrap_err(), NotTaken::Duplicate);
+        drop(second);
         assert!(take(Some(&ann)).is_ok());
         assert!(sessions.end(&session, Some(&ann)));
         assert_eq!(take(Some(&ann)).unwrap_err(), NotTaken::Unknown);
@@ -222,8 +239,8 @@ mod tests {
             begin(&sessions, None);
         }
         assert_eq!(sessions.lock().len(), SESSIONS_MAX);
-        assert!(sessions.cancel(&first, None, None).is_none());
-        assert!(sessions.cancel(&busy, None, None).is_some());
+        assert!(sessions.find(&first, None).is_none());
+        assert!(sessions.find(&busy, None).is_some());
     }
 
     #[test]
@@ -236,8 +253,8 @@ mod tests {
         }
         assert_eq!(sessions.lock().len(), SESSIONS_MAX);
         let (ann, vic): (UserName, UserName) = ("ann".parse().unwrap(), "vic".parse().unwrap());
-        assert!(sessions.cancel(&of_ann, Some(&ann), None).is_some());
-        assert!(sessions.cancel(&oldest_of_vic, Some(&vic), None).is_none());
+        assert!(sessions.find(&of_ann, Some(&ann)).is_some());
+        assert!(sessions.find(&oldest_of_vic, Some(&vic)).is_none());
     }
 
     #[test]

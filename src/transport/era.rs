@@ -52,13 +52,18 @@ pub(crate) struct Announced {
     pub(crate) name: Header,
 }
 
+/// The error for a header `MCP-Protocol-Version` without a single value.
+const VERSION_UNUSABLE: &str = "the header MCP-Protocol-Version occurs twice, or is not text";
+
 /// The prefix and the suffix that mark a header's value as base64.
 const BASE64: (&str, &str) = ("=?base64?", "?=");
 
 impl Announced {
     /// Returns whether the header `MCP-Protocol-Version` names the stateless era.
-    pub(super) fn is_stateless(&self) -> bool {
-        self.version.text().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
+    pub(crate) fn is_stateless(&self) -> bool {
+        let is_date = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let version = self.version.text().filter(|version| is_date(version));
+        version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
     }
 
     /// Returns the era of a request. Fails if the headers do not match the body.
@@ -70,9 +75,7 @@ impl Announced {
         let mismatch =
             |message: String| Err(ProtocolError::header_mismatch(Some(id.clone()), message));
         if self.version == Header::Unusable {
-            return mismatch(
-                "the header MCP-Protocol-Version occurs twice, or is not text".to_owned(),
-            );
+            return mismatch(VERSION_UNUSABLE.to_owned());
         }
         if let ClientRequest::InitializeRequest(_) = request {
             return match &self.method {
@@ -91,7 +94,7 @@ impl Announced {
                 let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
                 return Err(ProtocolError::metadata_missing(id.clone(), &missing));
             }
-            return self.known_version(id);
+            return self.require_known_version(Some(id)).map(|()| Era::Handshake);
         };
         match self.version.text() {
             None => return mismatch("the header MCP-Protocol-Version is missing".to_owned()),
@@ -111,16 +114,25 @@ impl Announced {
         }
     }
 
-    /// Checks the version header of a request in the handshake era. In this era, the header is optional.
-    fn known_version(&self, id: &RequestId) -> Result<Era, ProtocolError> {
+    /// Checks the version header of a message other than a request.
+    pub(super) fn check_version(&self) -> Result<(), ProtocolError> {
+        if self.version == Header::Unusable {
+            return Err(ProtocolError::header_mismatch(None, VERSION_UNUSABLE.to_owned()));
+        }
+        if self.is_stateless() { Ok(()) } else { self.require_known_version(None) }
+    }
+
+    /// Checks the version header of a message in the handshake era. In this era, the header is optional. `id` is the id
+    /// of a request.
+    fn require_known_version(&self, id: Option<&RequestId>) -> Result<(), ProtocolError> {
         let known = ProtocolVersion::KNOWN_VERSIONS;
         match self.version.text() {
             Some(version) if !known.iter().any(|known| known.as_str() == version) => {
                 let version: String = version.chars().take(40).collect();
                 let message = format!("Invalid Request: unknown MCP-Protocol-Version: {version}");
-                Err(ProtocolError::invalid_request(Some(id.clone()), message))
+                Err(ProtocolError::invalid_request(id.cloned(), message))
             }
-            Some(_) | None => Ok(Era::Handshake),
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -75,8 +75,8 @@ pub(crate) struct Rejected {
 impl Rejected {
     fn new(is_stateless: bool, error: ProtocolError) -> Self {
         let status = match error.code() {
-            // In the stateless era, an unknown method has an HTTP status of its own. In the handshake era, it is only
-            // an error of JSON-RPC.
+            // The stateless protocol returns 404 for an unknown method. Versions with `initialize` return 200 with an
+            // error of JSON-RPC.
             ProtocolError::METHOD_NOT_FOUND if is_stateless => 404,
             ProtocolError::METHOD_NOT_FOUND => 200,
             ProtocolError::INVALID_PARAMS if !error.is_about_metadata() => 200,
@@ -127,12 +127,16 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
             Ok(Posted::Request(Box::new(request)))
         }
         Some(JsonRpcMessage::Notification(message)) => {
+            announced.check_version().map_err(rejected)?;
             let ClientNotification::CancelledNotification(cancelled) = message.notification else {
                 return Ok(Posted::Nothing);
             };
             Ok(cancelled.params.request_id.map_or(Posted::Nothing, Posted::Cancelled))
         }
-        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) | None => Ok(Posted::Nothing),
+        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) | None => {
+            announced.check_version().map_err(rejected)?;
+            Ok(Posted::Nothing)
+        }
     }
 }
 

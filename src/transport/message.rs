@@ -10,6 +10,7 @@ use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, Extensions, InitializedNotification, JsonObject,
     JsonRpcMessage, MetaObject, RequestId, RequestMetaObject,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -24,8 +25,9 @@ mod tests;
 
 /// The maximum length of a message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The maximum number of JSON values in the parameters of a call.
-const CALL_VALUES_MAX: usize = 10_000;
+/// The maximum number of JSON values in the parameters of a call. Above the limit for one input, so that an input with
+/// too many values is refused with the name of the input.
+const CALL_VALUES_MAX: usize = 50_000;
 /// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
 /// From this number on, one double can stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a
@@ -103,7 +105,11 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
         return Ok(None);
     }
     let text = std::str::from_utf8(line).map_err(ProtocolError::parse)?;
-    let envelope = envelope(text)?;
+    let Some(envelope) = envelope(text)? else { return Ok(None) };
+    // A response is never answered, even if it is invalid. Its id is null if the client could not read a message.
+    if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
+        return Ok(None);
+    }
 
     let id = match envelope.id {
         None => None,
@@ -122,10 +128,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
         return Err(invalid("Invalid Request: 'jsonrpc' must be \"2.0\""));
     }
     let Some(method) = method else {
-        return match (envelope.result, envelope.error) {
-            (Some(_), _) | (_, Some(_)) => Ok(None),
-            (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
-        };
+        return Err(invalid("Invalid Request: 'method' is missing"));
     };
     let (Some(method), Some(id)) = (method, id.clone()) else {
         return Err(invalid("Invalid Request: 'method' must be a string"));
@@ -144,9 +147,10 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     }
 }
 
-fn envelope(text: &str) -> Result<Envelope<'_>, ProtocolError> {
+/// Parses the members of a message. Returns `None` for a notification with a member that occurs twice.
+fn envelope(text: &str) -> Result<Option<Envelope<'_>>, ProtocolError> {
     if !text.starts_with('{') {
-        return match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        return match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) if text.starts_with('[') => Err(ProtocolError::invalid_request(
                 None,
                 "Invalid Request: batches are not supported, send one message a line",
@@ -158,13 +162,27 @@ fn envelope(text: &str) -> Result<Envelope<'_>, ProtocolError> {
             Err(error) => Err(ProtocolError::parse(error)),
         };
     }
-    serde_json::from_str(text).map_err(|error| {
-        if error.is_data() {
-            ProtocolError::invalid_request(None, format!("Invalid Request: {error}"))
-        } else {
-            ProtocolError::parse(error)
+    match serde_json::from_str(text) {
+        Ok(envelope) => Ok(Some(envelope)),
+        Err(error) if error.is_data() && is_notification(text) => Ok(None),
+        Err(error) if error.is_data() => {
+            Err(ProtocolError::invalid_request(None, format!("Invalid Request: {error}")))
         }
-    })
+        Err(error) => Err(ProtocolError::parse(error)),
+    }
+}
+
+/// Returns whether an object has a method and no id.
+fn is_notification(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow, default, deserialize_with = "present")]
+        id: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        method: Option<&'a RawValue>,
+    }
+    serde_json::from_str(text)
+        .is_ok_and(|kind: Kind<'_>| kind.id.is_none() && kind.method.is_some())
 }
 
 fn string(raw: &RawValue) -> Option<String> {
@@ -259,7 +277,9 @@ fn tool_call(
         Err(error) => return Err(ProtocolError::invalid_params(id, error.to_string())),
     };
     if has_more_values_than(raw, CALL_VALUES_MAX) {
-        let message = format!("the parameters have more than {CALL_VALUES_MAX} values");
+        let message = format!(
+            "the parameters have more than {CALL_VALUES_MAX} values; pass large JSON as a text"
+        );
         return Err(ProtocolError::invalid_params(id, message));
     }
     let Some(name) = params.name.and_then(string) else {

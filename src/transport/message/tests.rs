@@ -93,6 +93,10 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "-32600 id 1"),
         (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/x","params":{},"params":{}}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"params":{}}"#, "-32600 id null"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
         // From 2^53 on, a double may stand for several integers, so such an id is refused.

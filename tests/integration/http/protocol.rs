@@ -71,7 +71,17 @@ fn a_session_is_begun_used_and_ended() {
     let end = |header: &str| server.send(&format!("DELETE /mcp HTTP/1.1\r\n{header}"), "").status;
     assert_eq!((end(&header), end(&header), end("")), (204, 404, 400));
     assert_eq!(server.post(&header, &list).status, 404);
+    // The session of a message without a reply is checked too.
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+    let response = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
+    for message in [&initialized, &cancelled, &response] {
+        let unknown = server.post(&header, message).status;
+        assert_eq!((unknown, server.post("", message).status), (404, 400), "{message}");
+    }
+    let version = "MCP-Protocol-Version: 1999-01-01\r\n";
     let header = format!("Mcp-Session-Id: {second}\r\n");
+    assert_eq!(server.post(&header, &initialized).status, 202);
+    assert_eq!(server.post(&format!("{header}{version}"), &initialized).status, 400);
     assert_eq!(server.post(&header, &list).status, 200);
 }
 
@@ -225,6 +235,21 @@ fn a_call_of_the_older_era_continues_for_a_while_after_a_disconnect() {
     let left = Instant::now();
     soon("the script is killed", || server.scripts() == 0);
     assert!(left.elapsed() > Duration::from_secs(4), "{:?}", left.elapsed());
+    // During this time, the client can cancel the call, and end the session.
+    for (id, is_cancelled) in [(6, true), (7, false)] {
+        let call = request(id, "tools/call", &script(FOR_EVER));
+        drop(call_for_ever(&server, &head, &call.to_string()));
+        let left = Instant::now();
+        if is_cancelled {
+            let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+            assert_eq!(server.post(&session, &cancel).status, 202);
+        } else {
+            let ended = server.send(&format!("DELETE /mcp HTTP/1.1\r\n{session}"), "");
+            assert_eq!(ended.status, 204);
+        }
+        soon("the script is killed", || server.scripts() == 0);
+        assert!(left.elapsed() < Duration::from_secs(4), "{:?}", left.elapsed());
+    }
 }
 
 fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
