@@ -48,6 +48,7 @@ use crate::Secret;
 use crate::aibom::Session;
 use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
+use crate::environments::ChangeError;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
@@ -142,7 +143,7 @@ enum Command {
     Run(run::Options),
     /// Analyse scripts and list the findings, without running anything
     ///
-    /// The exit code is 0 if nothing was found, 1 if a script would be blocked, 2 if one could not be read.
+    /// The exit code is 0 if no script would be blocked, 1 if one would be, and 2 if one could not be read or analysed.
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The scripts, or - for standard input
@@ -462,7 +463,8 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
 /// Passes on other errors.
 fn usage_if_store_unusable(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     result.or_else(|error| {
-        if !error.is::<StoreError>() && !error.is::<NoDataFolder>() {
+        let is_about_folder = error.downcast_ref().is_some_and(ChangeError::is_about_folder);
+        if !error.is::<StoreError>() && !error.is::<NoDataFolder>() && !is_about_folder {
             return Err(error);
         }
         tracing::error!("{error:#}");

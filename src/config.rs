@@ -421,8 +421,8 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         parse: impl FnOnce(&str) -> Option<T>,
         is: &str,
     ) -> T {
-        let Some(value) = self.text(name) else { return default };
-        parse(&value).unwrap_or_else(|| {
+        let Some(value) = self.present(name) else { return default };
+        value.to_str().and_then(parse).unwrap_or_else(|| {
             self.warnings.push(SettingsWarning(format!("{name} is {is}")));
             default
         })
@@ -449,7 +449,8 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             _ => None,
         };
         let name = "QWED_MCP_TRUSTED_CODE_EXECUTION";
-        let value = self.text(name).unwrap_or_default();
+        let value = self.present(name).unwrap_or_default();
+        let value = value.to_string_lossy();
         let is = format!("{value:?}, and only the value true allows scripts to run");
         self.parsed(name, AdminGate::Closed, parse, &is)
     }

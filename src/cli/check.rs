@@ -36,8 +36,14 @@ struct Checked {
     analysis: Analysis,
 }
 
-/// Analyses the files and prints the findings, or a single line if there are no findings. The exit code is 0 without
-/// findings, 1 with findings, and 2 if a file could not be read or analysed.
+/// A file that could not be read or analysed.
+struct Unread {
+    name: String,
+    error: String,
+}
+
+/// Analyses the files and prints the findings, or a single line if there are no findings. Notes do not
+/// change the exit code: it is 0 without other findings, 1 with some, and 2 if a file could not be read or analysed.
 ///
 /// `inputs` are the names of the inputs that the scripts may read. With `requires_check`, a script without a check that
 /// can fail counts as a finding too.
@@ -52,24 +58,26 @@ pub(super) fn check(
         Label::Error.say(error);
         return Ok(ExitCode::from(super::USAGE));
     }
-    let mut checked = Vec::new();
-    let mut has_failed = false;
+    let (mut checked, mut unread) = (Vec::new(), Vec::new());
     for file in files {
         let name =
             if file == Path::new("-") { "<stdin>".to_owned() } else { file.display().to_string() };
         match analyze(file, &inputs) {
             Ok(analysis) => checked.push(Checked { name, analysis }),
             Err(error) => {
-                tracing::error!("{name}: {error:#}");
-                has_failed = true;
+                let error = format!("{error:#}");
+                tracing::error!("{name}: {error}");
+                unread.push(Unread { name, error });
             }
         }
     }
     match format {
         CheckFormat::Text => print_styled("the findings", &as_text(&checked)),
-        CheckFormat::Json => print("the findings", &document(as_json(&checked))),
-        CheckFormat::Sarif => print("the findings", &format!("{:#}\n", sarif::log(&checked))),
-        CheckFormat::Github => print("the findings", &as_annotations(&checked)),
+        CheckFormat::Json => print("the findings", &document(as_json(&checked, &unread))),
+        CheckFormat::Sarif => {
+            print("the findings", &format!("{:#}\n", sarif::log(&checked, &unread)))
+        }
+        CheckFormat::Github => print("the findings", &as_annotations(&checked, &unread)),
     }?;
     let lacks_check = |file: &Checked| {
         requires_check && file.analysis.checks.iter().all(|check| check.vacuous.is_some())
@@ -79,7 +87,7 @@ pub(super) fn check(
     }
     let has_findings =
         checked.iter().any(|file| !file.analysis.findings.is_empty() || lacks_check(file));
-    Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))
+    Ok(ExitCode::from(if unread.is_empty() { u8::from(has_findings) } else { super::USAGE }))
 }
 
 fn analyze(file: &Path, inputs: &[&str]) -> anyhow::Result<Analysis> {
@@ -128,8 +136,11 @@ fn as_text(checked: &[Checked]) -> String {
     text
 }
 
-fn as_annotations(checked: &[Checked]) -> String {
+fn as_annotations(checked: &[Checked], unread: &[Unread]) -> String {
     let mut text = String::new();
+    for Unread { name, error } in unread {
+        text += &annotation(Level::Error, name, None, "not analysed", error);
+    }
     for Checked { name, analysis } in checked {
         for (finding, severity) in findings_of(analysis) {
             let line = finding.position.map(|position| position.line);
@@ -147,7 +158,10 @@ fn as_annotations(checked: &[Checked]) -> String {
     text
 }
 
-fn as_json(checked: &[Checked]) -> Value {
+fn as_json(checked: &[Checked], unread: &[Unread]) -> Value {
+    let unread = unread.iter().map(|Unread { name, error }| {
+        json!({ "file": name, "error": error, "findings": [], "notes": [], "checks": [] })
+    });
     let files: Vec<Value> = checked
         .iter()
         .map(|Checked { name, analysis }| {
@@ -160,6 +174,7 @@ fn as_json(checked: &[Checked]) -> Value {
                 "checks": analysis.checks.iter().map(check_json).collect::<Value>(),
             })
         })
+        .chain(unread)
         .collect();
     json!({ "files": files })
 }

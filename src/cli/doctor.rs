@@ -342,20 +342,19 @@ fn object(
     };
     let tried = |unusable: &Unusable| {
         json!({
-            "program": unusable.candidate,
+            "program": unusable.candidate.display().to_string(),
             "why": unusable.error.to_string(),
             "stderr": unusable.stderr,
         })
     };
-    let exposure =
-        |exposure: &HomeExposure| json!({ "origin": exposure.origin, "folder": exposure.folder });
+    let exposure = |exposure: &HomeExposure| json!({ "origin": exposure.origin, "folder": exposure.folder.display().to_string() });
     json!({
         "can_run": can_run,
         "refusal": diagnosis.refusal,
         "admin_gate": if settings.admin_gate == AdminGate::Open { "open" } else { "closed" },
         "interpreter": match &diagnosis.interpreter {
             Ok(FoundInterpreter { program, version, source, passed_over }) => json!({
-                "program": program,
+                "program": program.display().to_string(),
                 "version": version,
                 "source": source_word(source),
                 "passed_over": passed_over.iter().map(tried).collect::<Vec<_>>(),

@@ -238,7 +238,6 @@ fn clean_up_if_free(environments: &Environments) -> anyhow::Result<()> {
 
 fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<ExitCode> {
     let turn = environments.turn()?;
-    clean_up(&turn);
     let of_scripts = environments.of_scripts();
     // Lock the environments of scripts only if one of them may be removed. The installation of a script's packages also
     // takes this lock, and must not prevent the removal of other environments.
@@ -246,7 +245,7 @@ fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<Exi
         name.is_none_or(|name| name.contains('/')) && of_scripts.path().exists();
     let turn_of_scripts = may_be_of_scripts.then(|| of_scripts.turn()).transpose()?;
     let (mut is_found, mut code) = (name.is_none(), ExitCode::SUCCESS);
-    for turn in [Some(turn), turn_of_scripts].into_iter().flatten() {
+    for turn in [Some(&turn), turn_of_scripts.as_ref()].into_iter().flatten() {
         for environment in turn.environments().list()? {
             let shown = turn.environments().shown_name(&environment);
             if name.is_some_and(|name| name != shown) {
@@ -266,10 +265,12 @@ fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<Exi
         tracing::error!("there is no environment {name}; see `qwed-mcp env list`");
         return Ok(ExitCode::FAILURE);
     }
+    clean_up(&turn);
     Ok(code)
 }
 
 fn path(environments: &Environments) -> anyhow::Result<ExitCode> {
+    environments.list()?;
     let Some(newest) = environments.newest()? else {
         tracing::error!("there is no environment; `qwed-mcp env create` makes one");
         return Ok(ExitCode::FAILURE);
@@ -313,7 +314,7 @@ fn as_json(environments: &Environments, environment: &Environment) -> Value {
     let Environment { path, marker, .. } = environment;
     json!({
         "name": environments.shown_name(environment),
-        "path": path,
+        "path": path.display().to_string(),
         "in_use": environments.is_in_use(environment),
         "created": time_text(marker.created),
         "python": marker.python,

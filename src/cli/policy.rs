@@ -260,7 +260,7 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
         })
     };
     json!({
-        "file": file,
+        "file": file.display().to_string(),
         "usable": check.policy.is_some(),
         "mistakes": check.mistakes.iter().map(mistake).collect::<Vec<_>>(),
         "warnings": check.warnings,

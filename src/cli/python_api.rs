@@ -67,8 +67,8 @@ impl Guard {
 /// Answers the calls on standard input, one on each line, until the end of the input.
 pub(super) fn answer() -> anyhow::Result<ExitCode> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-    let mut line = String::new();
-    while input.read_line(&mut line).context("failed to read a call")? > 0 {
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line).context("failed to read a call")? > 0 {
         let reply = match reply(&line) {
             Ok(reply) => reply,
             Err(error) => json!({ "error": format!("{error:#}") }).to_string(),
@@ -86,8 +86,8 @@ fn with_result(result: &impl Serialize) -> anyhow::Result<String> {
 }
 
 /// Executes the call in a line of JSON, and returns the reply as a line of JSON.
-fn reply(line: &str) -> anyhow::Result<String> {
-    match serde_json::from_str(line).map_err(|error| anyhow!(json_fault(&error)))? {
+fn reply(line: &[u8]) -> anyhow::Result<String> {
+    match serde_json::from_slice(line).map_err(|error| anyhow!(json_fault(&error)))? {
         Call::EvaluateAndRoute { tool_name, arguments, trusted_code_execution } => {
             let gate = if trusted_code_execution { AdminGate::Open } else { AdminGate::Closed };
             let gateway = RiskBasedExecutionGateway::new(gate);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_json_is_told_with_its_column() {
-        let error = reply("nonsense\n").unwrap_err();
+        let error = reply(b"nonsense\n\xff").unwrap_err();
         assert_eq!(error.to_string(), "not JSON: expected ident at column 2");
     }
 }

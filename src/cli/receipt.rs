@@ -157,9 +157,11 @@ fn keygen(store: &KeyStore, rotate: bool, format: Format) -> anyhow::Result<Exit
             private.display(),
             public.display()
         ),
-        Format::Json => {
-            document(json!({ "keyid": key.id(), "signing_key": private, "public_key": public }))
-        }
+        Format::Json => document(json!({
+            "keyid": key.id(),
+            "signing_key": private.display().to_string(),
+            "public_key": public.display().to_string(),
+        })),
     };
     print("the key", &text)?;
     Ok(ExitCode::SUCCESS)
@@ -289,7 +291,7 @@ fn verify_all(options: &Verify, settings: &Settings) -> anyhow::Result<ExitCode>
         let _ = writeln!(text, "{}: {line}", file.display());
         let mut object = object;
         if let Some(fields) = object.as_object_mut() {
-            fields.insert("file".to_owned(), json!(file));
+            fields.insert("file".to_owned(), json!(file.display().to_string()));
             fields.insert("good".to_owned(), Value::Bool(found.is_ok()));
         }
         receipts.push(object);

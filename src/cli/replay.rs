@@ -275,8 +275,8 @@ fn inputs(options: &Options, receipt: &Verified) -> anyhow::Result<Inputs> {
     Ok(Inputs::new(files)?)
 }
 
-/// Reads the standard input of the script and compares it with the receipt. Returns an empty input if the receipt
-/// contains no digest of a standard input.
+/// Reads the file of `--stdin` and compares it with the receipt. Returns an empty input if the option and the receipt's
+/// digest are both absent. Fails if only one of them is present.
 fn stdin(options: &Options, receipt: &Verified) -> Result<Stdin, String> {
     let is_there = receipt.statement.digest("stdin").is_some();
     let Some(file) = &options.stdin else {

@@ -6,7 +6,8 @@
 mod batch;
 mod screen;
 
-use std::io::{self, IsTerminal as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ pub(super) struct Options {
     /// Print what the script verified, also if standard error is not a terminal
     #[arg(long, conflicts_with = "batch")]
     verdict: bool,
-    /// Write the Verification Context (a JSON document) to this file
+    /// Write the Verification Context (a JSON document) to this file, which is emptied before the run
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     verification: Option<PathBuf>,
     /// Exit with 1 if the script ended with 0 and verified nothing
@@ -173,6 +174,12 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
         Label::Note
             .say("reading a script from the terminal; press Ctrl-D on an empty line to end it");
     }
+    if file == Path::new("-") && options.stdin.as_deref() == Some(file) {
+        Label::Error.say("the script and its standard input cannot both be standard input");
+        return Ok(ExitCode::from(code::NOT_RUN));
+    }
+    // Create the file before the run, so that an unusable path is reported at once, and no old document remains.
+    let document = options.verification.as_deref().map(Document::create).transpose()?;
     let unreadable = |file: &Path, error: io::Error| {
         Label::Error.say(format_args!("{}: {error}", file.display()));
         Ok(ExitCode::from(code::UNREADABLE))
@@ -200,7 +207,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     let server = Server::new(settings, executor, None, None, receipts.as_ref());
     super::in_runtime(|runtime| {
         runtime.block_on(async {
-            let called = call(&server, (code, stdin, inputs), options, folder.as_deref()).await;
+            let called = call(&server, (code, stdin, inputs), options, document).await;
             server.shut_down().await;
             called
         })
@@ -232,7 +239,7 @@ async fn call(
     server: &Server,
     (code, stdin, inputs): (String, Stdin, Inputs),
     options: &Options,
-    folder: Option<&Path>,
+    document: Option<Document>,
 ) -> anyhow::Result<ExitCode> {
     let is_json = options.json;
     let mut interrupts = signal(SignalKind::interrupt())?;
@@ -269,14 +276,10 @@ async fn call(
     let code = if options.require_verified && code == 0 && !is_verified { 1 } else { code };
     let has_exited = matches!(reply.end, CallEnd::Ran(Ending::Exited(0..)));
     let shows_verdict = options.verdict || (!is_json && has_exited && io::stderr().is_terminal());
-    let document = options.verification.clone();
-    let folder = folder.map(Path::to_owned);
+    let folder = options.pictures.clone();
     // Use another thread again, because the terminal, or a disk that does not respond, can block the write.
     let shown = tokio::task::spawn_blocking(move || {
         let verdict = reply.verdict.clone();
-        if let (Some(verdict), Some(file)) = (&verdict, &document) {
-            write_document(verdict, file)?;
-        }
         // Add a line end to the script's output only if a message follows.
         let is_silent =
             reply.remarks.is_empty() && (folder.is_some() || reply.pictures.all.is_empty());
@@ -288,10 +291,11 @@ async fn call(
         } else {
             show(&reply, folder.as_deref(), elapsed)
         };
-        if let Some(verdict) = verdict.filter(|_| shows_verdict) {
+        if let Some(verdict) = verdict.as_ref().filter(|_| shows_verdict) {
             Label::Note.say(verdict.summary());
         }
-        shown
+        let written = verdict.zip(document).map(|(verdict, document)| document.write(&verdict));
+        shown.and(written.unwrap_or(Ok(())))
     });
     let Some(shown) = unless_interrupted(&mut interrupts, shown).await else {
         return Ok(ExitCode::from(code::INTERRUPTED));
@@ -308,11 +312,26 @@ fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Resu
     delivered
 }
 
-fn write_document(verdict: &Verdict, file: &Path) -> anyhow::Result<()> {
-    let document = format!("{:#}\n", verdict.document);
-    std::fs::write(file, document).with_context(|| {
-        format!("the Verification Context could not be written to {}", file.display())
-    })
+/// The file for the Verification Context. It is empty until the script has ended.
+struct Document {
+    path: PathBuf,
+    file: File,
+}
+
+impl Document {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| Self::unwritten(path))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    fn write(mut self, verdict: &Verdict) -> anyhow::Result<()> {
+        let written = writeln!(self.file, "{:#}", verdict.document);
+        written.with_context(|| Self::unwritten(&self.path))
+    }
+
+    fn unwritten(path: &Path) -> String {
+        format!("the Verification Context could not be written to {}", path.display())
+    }
 }
 
 /// Prints the result of the call as JSON, and writes the pictures if `folder` is given.

@@ -132,7 +132,9 @@ fn as_json(judged: &[Judged<'_>]) -> Value {
                 }
                 value
             }
-            Err(error) => json!({ "file": file.display().to_string(), "error": error.to_string() }),
+            Err(error) => {
+                json!({ "file": file.display().to_string(), "error": format!("{error:#}") })
+            }
         })
         .collect();
     json!({ "skills": skills })

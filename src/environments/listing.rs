@@ -81,6 +81,15 @@ impl Environment {
     }
 }
 
+/// The environments in a folder. Environments with an unreadable marker are not included.
+#[derive(Debug, Default)]
+struct Survey {
+    /// The complete environments, newest first.
+    complete: Vec<Environment>,
+    /// The names of the incomplete environments.
+    incomplete: Vec<String>,
+}
+
 /// An environment in use. The environment is not removed while this value exists.
 #[derive(Debug)]
 pub(crate) struct InUse {
@@ -122,6 +131,19 @@ pub(crate) enum ChangeError {
     Remove { folder: PathBuf, source: io::Error },
 }
 
+impl ChangeError {
+    /// Returns whether the folder of environments cannot be used.
+    pub(crate) fn is_about_folder(&self) -> bool {
+        match self {
+            Self::CreateFolder { .. }
+            | Self::Unprotected(_)
+            | Self::Turn { .. }
+            | Self::List { .. } => true,
+            Self::Busy { .. } | Self::Remove { .. } => false,
+        }
+    }
+}
+
 /// The outcome of an attempt to remove an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
@@ -145,7 +167,11 @@ impl Environments {
 
     /// Returns the newest complete environment. The environment is not removed while the returned value exists.
     pub(crate) fn newest(&self) -> Result<Option<InUse>, Unusable> {
-        let mut numbers = self.numbers().unwrap_or_default();
+        let mut numbers = self.numbers().unwrap_or_else(|error| {
+            let folder = self.path.display();
+            tracing::warn!(%folder, %error, "the environments are not used: failed to list them");
+            Vec::new()
+        });
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         let Some(found) = numbers.into_iter().find_map(|number| self.take(&name_of(number))) else {
             return Ok(None);
@@ -203,15 +229,32 @@ impl Environments {
 
     /// Returns the complete environments, newest first.
     pub(crate) fn list(&self) -> Result<Vec<Environment>, ChangeError> {
+        Ok(self.survey()?.complete)
+    }
+
+    fn survey(&self) -> Result<Survey, ChangeError> {
         let mut numbers = self.numbers().map_err(|source| self.unlisted(source))?;
         numbers.sort_unstable_by(|a, b| b.cmp(a));
-        let open = |number| self.open(&name_of(number)).map(|(environment, _)| environment);
-        Ok(numbers.into_iter().filter_map(open).collect())
+        let mut survey = Survey::default();
+        for name in numbers.into_iter().map(name_of) {
+            match self.open(&name) {
+                Ok(Some((environment, _))) => survey.complete.push(environment),
+                Ok(None) => survey.incomplete.push(name),
+                Err(error) => self.warn_of_unreadable(&name, &error),
+            }
+        }
+        Ok(survey)
+    }
+
+    fn warn_of_unreadable(&self, name: &str, error: &io::Error) {
+        let path = self.path.join(name).join(MARKER);
+        let path = path.display();
+        tracing::warn!(%path, %error, "an environment is neither used nor removed: failed to read its marker");
     }
 
     /// Returns whether a server uses this environment.
     pub(crate) fn is_in_use(&self, environment: &Environment) -> bool {
-        let lock = self.open(&environment.name);
+        let lock = self.open(&environment.name).ok().flatten();
         lock.is_some_and(|(_, file)| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
@@ -241,7 +284,8 @@ impl Environments {
 
     /// Opens a complete environment, and locks it against removal.
     fn take(&self, name: &str) -> Option<InUse> {
-        let (environment, file) = self.open(name)?;
+        let opened = self.open(name).inspect_err(|error| self.warn_of_unreadable(name, error));
+        let (environment, file) = opened.ok().flatten()?;
         // Retry, because a process that checks whether the environment is in use holds the lock for a moment.
         let mut tries_left = TRIES_MAX;
         while let Err(error) = file.try_lock_shared() {
@@ -257,15 +301,19 @@ impl Environments {
         is_there.then_some(InUse { environment, _lock: file })
     }
 
-    fn open(&self, name: &str) -> Option<(Environment, File)> {
-        let path = self.path.join(name);
-        let folder = Folder::open(&self.path).ok()?;
-        if folder.stat(&begun(name)).is_ok() {
-            return None;
+    /// Opens an environment and its marker. Returns `None` if the environment is incomplete or does not exist. Fails if
+    /// that is unknown, for example if a newer version of this program wrote the marker.
+    fn open(&self, name: &str) -> io::Result<Option<(Environment, File)>> {
+        let folder = Folder::open(&self.path)?;
+        if is_there(folder.stat(&begun(name)))?.is_some() {
+            return Ok(None);
         }
-        let file = folder.folder(OsStr::new(name)).ok()?.file(OsStr::new(MARKER)).ok()?;
-        let marker = Marker::read(&file).ok()?;
-        Some((Environment { name: name.to_owned(), path, marker }, file))
+        let Some(own) = is_there(folder.folder(OsStr::new(name)))? else { return Ok(None) };
+        // A copy of the folder that consists of hard links does not change the environment.
+        let Some(file) = is_there(own.linked_file(OsStr::new(MARKER)))? else { return Ok(None) };
+        let marker = Marker::read(&file)?;
+        let path = self.path.join(name);
+        Ok(Some((Environment { name: name.to_owned(), path, marker }, file)))
     }
 
     /// Returns the numbers of all environments, complete or not.
@@ -279,6 +327,18 @@ impl Environments {
 
     fn unlisted(&self, source: io::Error) -> ChangeError {
         ChangeError::List { folder: self.path.clone(), source }
+    }
+}
+
+/// Returns `None` if there is no such file or folder.
+fn is_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        found => found.map(Some),
     }
 }
 
@@ -308,8 +368,8 @@ pub(crate) struct Turn<'e> {
 impl Turn<'_> {
     /// Removes incomplete and superseded environments. Returns the names of superseded environments that are in use.
     pub(crate) fn clean_up(&self) -> Result<Vec<String>, ChangeError> {
-        let complete = self.environments.list()?;
-        self.remove_incomplete(&complete)?;
+        let Survey { complete, incomplete } = self.environments.survey()?;
+        self.remove_incomplete(&incomplete)?;
         let mut kept = Vec::new();
         for older in complete.iter().skip(1) {
             match self.remove(older)? {
@@ -323,8 +383,8 @@ impl Turn<'_> {
     /// Removes incomplete environments. Then removes the oldest unused environments until fewer than `count_max`
     /// remain. Returns whether fewer remain.
     pub(crate) fn make_room(&self, count_max: usize) -> Result<bool, ChangeError> {
-        let complete = self.environments.list()?;
-        self.remove_incomplete(&complete)?;
+        let Survey { complete, incomplete } = self.environments.survey()?;
+        self.remove_incomplete(&incomplete)?;
         let mut count = complete.len();
         for oldest in complete.iter().rev() {
             if count < count_max {
@@ -337,14 +397,11 @@ impl Turn<'_> {
         Ok(count < count_max)
     }
 
-    fn remove_incomplete(&self, complete: &[Environment]) -> Result<(), ChangeError> {
-        let is_complete = |name: &str| complete.iter().any(|environment| environment.name == name);
-        let numbers = self.environments.numbers();
-        let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
-        for name in numbers.into_iter().map(name_of).filter(|name| !is_complete(name)) {
+    fn remove_incomplete(&self, names: &[String]) -> Result<(), ChangeError> {
+        for name in names {
             // Keep symlinks and files with the name of an environment. This program did not make them.
-            if self.folder.stat(OsStr::new(&name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
-                self.remove_tree(&name)?;
+            if self.folder.stat(OsStr::new(name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
+                self.remove_tree(name)?;
             }
         }
         Ok(())
@@ -353,7 +410,7 @@ impl Turn<'_> {
     /// Removes an environment, unless it is in use.
     pub(crate) fn remove(&self, environment: &Environment) -> Result<Removal, ChangeError> {
         let failed = |source| ChangeError::Remove { folder: environment.path.clone(), source };
-        let Some((_, marker)) = self.environments.open(&environment.name) else {
+        let Some((_, marker)) = self.environments.open(&environment.name).map_err(failed)? else {
             self.remove_tree(&environment.name)?;
             return Ok(Removal::Removed);
         };

@@ -89,7 +89,7 @@ impl FromStr for Requirement {
         if text.len() > REQUIREMENT_CHARS_MAX {
             return Err(InvalidRequirement);
         }
-        let text: String = text.chars().filter(|c| *c != ' ').collect();
+        let text = without_spaces(text).ok_or(InvalidRequirement)?;
         let end = text.find(|c: char| !is_of_name(c)).unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
         let conditions = match rest.strip_prefix('[') {
@@ -109,6 +109,22 @@ impl FromStr for Requirement {
         }
         Ok(Self { name: normalised(name), text })
     }
+}
+
+/// Removes spaces. Returns `None` if a space separates two names, versions or comparisons, which would become one.
+fn without_spaces(text: &str) -> Option<String> {
+    let is_joining = |c: char| !",[]<>=!~".contains(c);
+    let kind = |c: Option<char>| c.map(is_joining);
+    let mut joined = String::new();
+    for part in text.split(' ').filter(|part| !part.is_empty()) {
+        let (before, after) = (joined.chars().last(), part.chars().next());
+        let is_separator = |c: Option<char>| c.is_none_or(|c| ",[]".contains(c));
+        if !is_separator(before) && !is_separator(after) && kind(before) == kind(after) {
+            return None;
+        }
+        joined.push_str(part);
+    }
+    Some(joined)
 }
 
 fn is_of_name(c: char) -> bool {
@@ -172,6 +188,9 @@ mod tests {
             "polars\n-r other",
             "polars\t",
             "polars=1",
+            "polars pandas",
+            "polars >=1 2",
+            "polars > = 1",
             "_polars",
             "polars-",
             "pölars",

@@ -19,6 +19,9 @@ use tokio::time::{sleep, timeout};
 /// connection.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
+/// The time to read the rest of a step's output after the step has ended.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The interval at which progress is reported while a step prints no output.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -125,8 +128,16 @@ pub(super) async fn run(
     let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
     let mut output = Output::default();
     let ended = timeout(STEP_TIMEOUT, async {
-        output.follow(stdout, stderr, progress).await;
-        group.child.wait().await
+        let follow = output.follow(stdout, stderr, progress);
+        tokio::pin!(follow);
+        tokio::select! {
+            () = &mut follow => group.child.wait().await,
+            status = group.child.wait() => {
+                // Processes that the step started may hold its output open for any time.
+                let _ = timeout(LAST_LINES_TIMEOUT, follow).await;
+                status
+            }
+        }
     });
     let ended = ended.await;
     let lines = output.lines.into();

@@ -116,11 +116,11 @@ impl Canary {
         fs::write(&file, "this file is outside of the sandbox")?;
         open_to_scripts([&canary.folder, &file]);
         let targets = json!({
-            "file": file,
+            "file": utf8(&file)?,
             "server": std::process::id(),
-            "program": program,
-            "library": library.unwrap_or(Path::new("")),
-            "home": home(),
+            "program": utf8(program)?,
+            "library": utf8(library.unwrap_or(Path::new("")))?,
+            "home": home().to_string_lossy(),
         });
         let of_system = if library.is_some() { MACOS_ATTEMPTS } else { "" };
         canary.script = format!("TARGETS = {targets}\n{of_system}\n{ATTEMPTS}");
@@ -138,6 +138,11 @@ impl Canary {
 }
 
 /// Returns the home folder of the server's user.
+/// Fails for a path that JSON cannot contain.
+fn utf8(path: &Path) -> io::Result<&str> {
+    path.to_str().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidFilename, "it is not UTF-8"))
+}
+
 fn home() -> PathBuf {
     let user = User::from_uid(nix::unistd::geteuid()).ok().flatten();
     user.map(|user| user.dir).unwrap_or_default()

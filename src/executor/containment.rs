@@ -41,8 +41,8 @@ pub(crate) struct Contained {
     pub(crate) plan: Plan,
     /// The unavailable tiers that are better than the tier of `plan`, best first, each with the reason.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
-    /// The last workspace for which a check found no file of the interpreter. Cached because the check takes a hundred
-    /// path lookups.
+    /// The last workspace that was checked and contains no file of the interpreter. Cached because the check takes a
+    /// hundred path lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible. `None` if the admin did not ask for them. Also `None` for each run of
     /// a project.

@@ -134,7 +134,7 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     }
 
     /// Returns whether the jobs survive the end of this server, because other servers share them.
-    fn outlive_server(&self) -> bool {
+    fn survives_server(&self) -> bool {
         false
     }
 

@@ -94,12 +94,11 @@ fn is_identifier(text: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Installs {
     Nothing,
-    /// The packages with these names. The server has installed no packages for this script, for example because the
-    /// script has no header.
-    Listed(Vec<String>),
+    /// The packages with these names. The script has no header with packages that the server installed.
+    WithHeader(Vec<String>),
     /// The packages with these names. The server has already installed the packages in this script's header, so the
     /// package of the missing module is probably not in the header.
-    AsListed(Vec<String>),
+    WithLongerHeader(Vec<String>),
     /// The packages that this script lists could not be installed.
     Failed,
 }
@@ -146,12 +145,12 @@ pub(super) fn advice(
              server's log."
                 .to_owned()
         }
-        (_, Installs::AsListed(names)) => format!(
+        (_, Installs::WithLongerHeader(names)) => format!(
             "Add the package that contains it to the dependencies in the script's header. This \
              server may install {}, and the packages of `qwed-mcp env create`.{unread}",
             names.join(", ")
         ),
-        (_, Installs::Listed(names)) if missing.is_empty() => listing(names, &unread),
+        (_, Installs::WithHeader(names)) if missing.is_empty() => listing(names, &unread),
         (Some(package), _) => remedy_of_locked(&package, &installation.source),
         (None, _) => remedy(&missing, &installation.source),
     };

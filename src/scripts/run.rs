@@ -291,8 +291,8 @@ impl Scripts {
         let installs = match chosen {
             Chosen::NotInstalled => Installs::Failed,
             Chosen::Usual | Chosen::Own(_) if allowed.is_empty() => Installs::Nothing,
-            Chosen::Usual => Installs::Listed(allowed),
-            Chosen::Own(_) => Installs::AsListed(allowed),
+            Chosen::Usual => Installs::WithHeader(allowed),
+            Chosen::Own(_) => Installs::WithLongerHeader(allowed),
         };
         let advice = move || advice(&module, &dependencies, &installation, &installs);
         tokio::task::spawn_blocking(advice).await.ok()

@@ -40,7 +40,7 @@ impl Word {
     }
 }
 
-/// The measure by which a deterministic run makes the functions of a table row return the same values in each run.
+/// The way in which a deterministic run makes the functions of one row return the same values in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pinned {
     Never,

@@ -584,11 +584,26 @@ fn the_newest_complete_environment_is_taken() {
     symlink(marker("env-10"), marker("env-20")).unwrap();
     symlink(&tenth, fixture.environments().join("env-21")).unwrap();
     expect(&tenth);
-    // Incomplete environments are removed. Symlinks, and folders with other names, are not removed.
+    // A copy that consists of hard links does not make an environment unusable.
+    let linked = Command::new("cp").arg("-al").arg(&tenth).arg(fixture.at("backup")).status();
+    assert!(linked.unwrap().success());
+    expect(&tenth);
+    // Incomplete environments are removed. Symlinks, folders with other names, and environments with an unreadable
+    // marker are not removed: a newer version of this program may have made them.
+    let others = ["env-015", "env-10", "env-12", "env-13", "env-14", "env-20", "env-21", "env-x"];
     assert_eq!(fixture.listed().len(), 1);
-    assert_eq!(fixture.names(), ["env-015", "env-10", "env-21", "env-x"]);
+    assert_eq!(fixture.names(), others);
     assert!(!fixture.environments().join(".env-16.begun").exists());
     assert!(tenth.join("bin/python").exists());
+    // A name that does not exist changes nothing. An older environment is found by its name.
+    let ninth = fixture.environments().join("env-9");
+    let copied = Command::new("cp").arg("-a").args([&tenth, &ninth]).status();
+    assert!(copied.unwrap().success());
+    assert_eq!(fixture.run(&["env", "remove", "env-8"]).status.code(), Some(1));
+    assert!(ninth.exists());
+    let removed = fixture.run(&["env", "remove", "env-9"]);
+    assert_eq!(String::from_utf8_lossy(&removed.stdout), "env-9 is removed\n");
+    assert_eq!(fixture.names(), others);
 }
 
 fn an_environment_that_others_can_change_is_not_used() {
@@ -615,7 +630,7 @@ fn an_environment_that_others_can_change_is_not_used() {
     }
     mode(&fixture.environments(), 0o770);
     let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(stderr.contains("has mode 0770") && stderr.contains("chmod go-w"), "{stderr}");
     assert_eq!(fixture.names(), ["env-1"]);

@@ -68,7 +68,7 @@ fn apparmor_label() -> String {
 /// Files that exist only in a container.
 const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
-/// Returns the remedy for `error`: one or two sentences, without a full stop.
+/// Returns the remedy for `error`, as one line without a full stop at the end.
 pub fn remedy(error: &LaunchError) -> &'static str {
     match error.layer() {
         Layer::Namespaces | Layer::FileTree if error.is_without_namespaces() => namespaces_remedy(),

@@ -3,15 +3,23 @@
 use serde_json::{Value, json};
 
 use super::super::sarif;
-use super::{Check, Checked, Finding, Severity, Vacuity, findings_of, vacuous};
+use super::{Check, Checked, Finding, Severity, Unread, Vacuity, findings_of, vacuous};
 use crate::safety::rules;
 
 /// The rule id of findings that do not come from a rule, for example about a source that does not parse or is too
 /// large.
 const NO_RULE: &str = "source/not-analysed";
 
-/// Builds a SARIF log with all findings.
-pub(super) fn log(checked: &[Checked]) -> Value {
+/// Builds a SARIF log with all findings, and a result for each file that could not be read or analysed.
+pub(super) fn log(checked: &[Checked], unread: &[Unread]) -> Value {
+    let unread = unread.iter().map(|Unread { name, error }| {
+        json!({
+            "ruleId": NO_RULE,
+            "level": level(Severity::Block),
+            "message": { "text": error },
+            "locations": [sarif::location(name, None)],
+        })
+    });
     let results: Vec<Value> = checked
         .iter()
         .flat_map(|file| {
@@ -22,6 +30,7 @@ pub(super) fn log(checked: &[Checked]) -> Value {
                 vacuous(&file.analysis).map(|(check, why)| result_of_check(&file.name, check, why));
             findings.chain(checks).collect::<Vec<_>>()
         })
+        .chain(unread)
         .collect();
     sarif::log(&rules(), &results)
 }
@@ -46,7 +55,7 @@ fn rules() -> Vec<Value> {
     }));
     rules.push(json!({
         "id": NO_RULE,
-        "shortDescription": { "text": "the source cannot be analysed, or has more findings" },
+        "shortDescription": { "text": "the source cannot be read or analysed, or has more findings" },
         "help": { "text": "Instead: a script that Python accepts, of at most 1 MiB" },
         "defaultConfiguration": { "level": level(Severity::Block) },
     }));

@@ -142,14 +142,17 @@ impl Governed {
             "reasons": self.reasons,
             "policy": match &self.policy {
                 Ok(check) => json!({
-                    "file": self.file,
+                    "file": self.file.display().to_string(),
                     "usable": check.policy.is_some(),
                     "mistakes": check.mistakes.iter().map(mistake).collect::<Vec<_>>(),
                     "warnings": check.warnings,
                     "workspace_root":
                         check.policy.as_ref().and_then(|policy| policy.workspace_root.as_ref()),
                 }),
-                Err(error) => json!({ "file": self.file, "usable": false, "error": error }),
+                Err(error) => {
+                    let file = self.file.display().to_string();
+                    json!({ "file": file, "usable": false, "error": error })
+                }
             },
             "pytest": match &self.pytest {
                 Ok(version) => json!({ "version": version }),
@@ -161,7 +164,7 @@ impl Governed {
             },
             "data_folder": match &self.data {
                 Ok((folder, state)) => json!({
-                    "path": folder,
+                    "path": folder.display().to_string(),
                     "mode": format!("{:04o}", state.mode),
                     "owner": state.owner,
                     "private": state.is_private,

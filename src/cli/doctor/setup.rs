@@ -13,8 +13,8 @@ use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
-/// The minimum number of letters in an unknown name for each difference from a known name. An unknown name with fewer
-/// letters does not count as a misspelling.
+/// An unknown name counts as a misspelling of a known name if it has at least this many letters for each letter that
+/// differs.
 const LETTERS_PER_DIFFERENCE: usize = 3;
 
 /// The setup of a server, with its problems.
@@ -138,9 +138,11 @@ impl Setup {
         let unknown = self.unknown.iter();
         let unknown = unknown.map(|Unknown { name, like }| json!({ "name": name, "like": like }));
         let manifest = self.manifest.as_ref().map(|(file, trusted)| {
+            let file = file.display().to_string();
             json!({ "file": file, "trusted": trusted.is_ok(), "why": trusted.as_ref().err() })
         });
         let bill = self.bill.as_ref().map(|(file, usable)| {
+            let file = file.display().to_string();
             json!({ "file": file, "usable": usable.is_ok(), "why": usable.as_ref().err() })
         });
         let fields = [

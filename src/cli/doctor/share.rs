@@ -32,7 +32,8 @@ const USER_ROW: &str = "scripts run as";
 /// The characters that end a path in a text.
 const DELIMITERS: &str = " \t\n,:;()`'\"=";
 
-/// Returns the block: facts about the machine, and the rows of the diagnosis without paths and names.
+/// Returns the text that a user can post in a bug report: facts about the machine, and the rows of the diagnosis without
+/// paths and names.
 pub(super) fn block(diagnosis: &[(&'static str, String)], verdict: &str) -> String {
     let mut rows = machine();
     let shared = diagnosis.iter().filter(|(name, _)| !LEFT_OUT.contains(name));

@@ -326,7 +326,7 @@ fn of_notebook(text: &str) -> Result<Vec<Claim>, NotADocument> {
 mod tests {
     use super::*;
 
-    /// Returns each claim as its line, its code, and the lines of the document.
+    /// Returns each claim: the line where it starts, its code, and the document's line for each line of code.
     fn of(name: &str, text: &str) -> Vec<(usize, String, Vec<usize>)> {
         let claims = of_document(Path::new(name), text).unwrap().into_iter();
         claims.map(|Claim { line, code, lines }| (line, code, lines)).collect()

@@ -118,7 +118,7 @@ impl Spare {
     }
 
     /// Runs the script in `given` within `limits`, until the script ends. Then starts to kill all remaining processes
-    /// of the run. Returns as soon as the output is complete. Drops `unsettled` when the run has its CPU weight.
+    /// of the run. Returns as soon as the output is complete. Releases `unsettled` when the run has its CPU weight.
     ///
     /// The exit code comes from the kernel, through the fork server or `/proc`. The child also announces its exit code
     /// on its control socket. A script can forge the announcement, so the announcement never makes the result better.

@@ -382,7 +382,7 @@ impl Jobs for SharedJobs {
         Box::pin(self.worker.drain())
     }
 
-    fn outlive_server(&self) -> bool {
+    fn survives_server(&self) -> bool {
         true
     }
 

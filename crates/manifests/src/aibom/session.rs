@@ -2,7 +2,7 @@
 //! up the versions of packages; its caller does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -227,11 +227,12 @@ impl Session {
         } else {
             serde_json::to_string_pretty(&bom)
         }?;
+        // Let other users read a new bill. It contains no secrets, and another user's program may collect it.
+        let mode = fs::metadata(&path).map_or(0o644, |old| old.permissions().mode() & 0o777);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::Builder::new()
             .prefix(".aibom-")
-            // Let other users read the bill. It contains no secrets, and another user's program may collect it.
-            .permissions(Permissions::from_mode(0o644))
+            .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder.unwrap_or(Path::new(".")))?;
         file.write_all(format!("{text}\n").as_bytes())?;
         file.as_file().sync_all()?;

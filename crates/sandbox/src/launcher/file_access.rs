@@ -25,8 +25,9 @@ pub fn supported_abi() -> u8 {
     supported.next().map_or(0, |(number, _)| number)
 }
 
-/// Restricts this process, irrevocably, to the paths in `plan`, the run's own folders such as `scratch`, and a
-/// `library` that the run loads.
+/// Applies Landlock to this process, irrevocably, unless the tier of `plan` has no Landlock. Only the paths in `plan`,
+/// the run's own folders such as `scratch`, and a `library` that the run loads stay accessible. Depending on the kernel,
+/// also denies the network, and signals and abstract sockets to other processes.
 pub(super) fn restrict(
     plan: &Plan,
     scratch: &Path,

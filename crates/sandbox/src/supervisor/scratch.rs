@@ -137,7 +137,8 @@ struct OwnersRights {
 }
 
 impl OwnersRights {
-    /// Takes the rights of the owner of the folder with the metadata `about`.
+    /// Changes to the user and the group that own the folder. `about` is the folder's metadata. Does nothing unless this
+    /// process is root and another user owns the folder.
     fn take(about: &Metadata) -> io::Result<Self> {
         let is_root = geteuid().is_root() && about.uid() != 0;
         if is_root {
