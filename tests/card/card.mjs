@@ -251,6 +251,20 @@ await report.check('a refusal: the findings with alternatives, and their lines m
   equal('high lines', (await all('#script code', 'offsetHeight')).filter((height) => height > 25), []);
 });
 
+await report.check('the next result in the same page shows nothing of the one before', async () => {
+  await showResult(SCRIPTS.refused, await resultOf('refused'));
+  equal('findings', await isShown('findings'), true);
+  await chromium.evaluate(`bridge.sendToolInput(${JSON.stringify({ arguments: { code: SCRIPTS.success } })})`);
+  await settled();
+  equal('shown while it runs', [await isShown('findings'), (await all('dt')).length, await text('footer')], [false, 0, '']);
+  await chromium.evaluate(`bridge.sendToolResult(${JSON.stringify(await resultOf('success'))})`);
+  await settled();
+  equal('shown', [await isShown('findings'), await isShown('out')], [false, true]);
+  await chromium.evaluate(`bridge.sendToolInput(${JSON.stringify({ arguments: { code: SCRIPTS.refused } })})`);
+  await settled();
+  equal('output and pictures', [await isShown('out'), (await all('img')).length], [false, 0]);
+});
+
 await report.check('a timeout, with the output until then', async () => {
   const result = await resultOf('timeout');
   await showResult(SCRIPTS.timeout, result);

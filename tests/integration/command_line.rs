@@ -1,8 +1,10 @@
 //! Tests the command line as people use it, without an MCP client.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -29,6 +31,7 @@ tests! {
         check_prints_json_and_sarif,
         an_export_that_cannot_be_read_is_no_broken_one,
         an_empty_script_is_the_same_to_every_command,
+        paths_that_are_not_utf_8_are_in_reports,
         manual_pages_are_written_into_a_folder_that_is_made,
         what_doctor_shares_has_no_path_and_no_name;
 }
@@ -219,6 +222,13 @@ fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
         let is_clean = output.stdout == b"1 script checked: nothing is blocked\n";
         assert_eq!(is_clean, arguments[1] == "good.py");
     }
+    // A report names the files that could not be read too.
+    let report = |format: &str| check(&files, &["absent.py", "--format", format], "").stdout;
+    let json: Value = serde_json::from_slice(&report("json")).unwrap();
+    assert!(json["files"][0]["error"].as_str().unwrap().contains("No such file"), "{json}");
+    let sarif: Value = serde_json::from_slice(&report("sarif")).unwrap();
+    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "source/not-analysed", "{sarif}");
+    assert!(report("github").starts_with(b"::error "));
     // An endless file is also refused.
     for (command, code) in [("check", 2), ("run", 127)] {
         let output = run(&ServerBuilder::new(), &[command, "/dev/zero"], "");
@@ -278,6 +288,27 @@ fn an_empty_script_is_the_same_to_every_command() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.contains("the script is empty"), "{command}: {stderr}");
         assert_eq!(output.status.code(), Some(code), "{command}: {stderr}");
+    }
+}
+
+fn paths_that_are_not_utf_8_are_in_reports() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join(OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&odd).unwrap();
+    for (variable, arguments) in [
+        ("QWED_MCP_DATA_DIR", &["receipt", "keygen"][..]),
+        ("QWED_MCP_DATA_DIR", &["env", "list"]),
+        ("QWED_MCP_DATA_DIR", &["doctor"]),
+        ("QWED_MCP_PYTHON", &["doctor"]),
+        ("QWED_MCP_POLICY", &["doctor"]),
+        ("QWED_MCP_AIBOM", &["doctor"]),
+        ("QWED_SKILL_MANIFEST", &["doctor"]),
+    ] {
+        let mut command = ServerBuilder::new().command();
+        command.args(arguments).args(["--format", "json"]).env(variable, &odd);
+        let output = output_of(&mut command, "");
+        let report: Result<Value, _> = serde_json::from_slice(&output.stdout);
+        assert!(report.is_ok(), "{variable} {arguments:?}: {output:?}");
     }
 }
 

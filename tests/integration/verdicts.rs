@@ -586,6 +586,18 @@ fn the_command_line_reports_what_a_script_verified() {
         (&written["verdict"], &written["spec_version"]),
         (&json!("VERIFIED"), &json!("1.0"))
     );
+    // A file that cannot be written does not hide the result. No old document remains.
+    let output = ServerBuilder::new()
+        .command()
+        .args(["run", "--json", "--verification", "/dev/full"])
+        .arg(&script)
+        .output()
+        .unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &result["isError"]), (Some(125), &json!(false)));
+    let mut absent = ServerBuilder::new().command();
+    absent.args(["run", "--verification"]).arg(&document).arg("absent.py").output().unwrap();
+    assert_eq!(fs::read(&document).unwrap(), b"");
     let nowhere = folder.path().join("missing/document.json");
     let (code, error) = run(held, &["--verification", nowhere.to_str().unwrap()]);
     assert!(code == 125 && error.contains("could not be written"), "{code} {error}");
