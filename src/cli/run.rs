@@ -153,8 +153,11 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let asked = options.deterministic.then_some(RUN_START);
     settings.deterministic = options.at.or(settings.deterministic).or(asked);
     settings.vacuity |= options.vacuity;
-    // Leave the verdict out of the output, because `call` prints the verdict on a separate line.
-    settings.verdict_note = VerdictNote::Off;
+    // Leave the verdict out of the output, because `call` prints the verdict on a separate line. With `--json`, the
+    // result is the same as a client's.
+    if !options.json {
+        settings.verdict_note = VerdictNote::Off;
+    }
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }

@@ -195,7 +195,12 @@ fn a_script_may_take_the_time_that_is_asked_for_and_no_more() {
 fn the_json_result_equals_that_of_mcp() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = ServerBuilder::new().connect();
-    for source in ["import sys\nprint(1)\nsys.exit(3)", "eval('1')", "import nowhere"] {
+    for source in [
+        "import sys\nprint(1)\nsys.exit(3)",
+        "eval('1')",
+        "import nowhere",
+        "x = 1 + 2\nassert x == 4",
+    ] {
         let call = json!({ "name": "execute_python_code", "arguments": { "code": source } });
         let mut wire = server.request("tools/call", &call)["result"].take();
         let file = script(folder.path(), source);
@@ -213,7 +218,7 @@ fn the_json_result_equals_that_of_mcp() {
             *first = json!(text);
         }
         assert_eq!(printed, wire, "{source}");
-        let code = [(3, "exit"), (126, "eval"), (1, "nowhere")]
+        let code = [(3, "exit"), (126, "eval"), (1, "nowhere"), (1, "assert")]
             .into_iter()
             .find_map(|(code, word)| source.contains(word).then_some(code));
         assert_eq!(output.status.code(), code, "{source}");
