@@ -43,6 +43,8 @@ pub(crate) enum Need {
     PublicPython,
     /// The test takes many seconds. `cargo test` ignores tests with this need.
     Time,
+    /// The test takes even longer. `.ci/run` runs such tests once a week.
+    Week,
 }
 
 impl Need {
@@ -68,14 +70,15 @@ impl fmt::Display for Need {
             Self::Root => "root",
             Self::PublicPython => "Python that other users can start",
             Self::Time => "time",
+            Self::Week => "time once a week",
         })
     }
 }
 
 /// The environment variable that lists needs, such as `Time,Root`. Tests with these needs are ignored. The default is
-/// `Time`.
+/// `Time,Week`.
 const WITHOUT: &str = "QWED_MCP_TESTS_WITHOUT";
-const WITHOUT_BY_DEFAULT: &str = "Time";
+const WITHOUT_BY_DEFAULT: &str = "Time,Week";
 
 /// The environment variable that selects only the tests with one need.
 const WITH: &str = "QWED_MCP_TESTS_WITH";
@@ -117,7 +120,7 @@ fn find_obstacle(need: &Need) -> Option<String> {
         Need::Python => python::obstacle(),
         Need::Packages => python::packages().err(),
         Need::Venv => python::venv_obstacle(),
-        Need::Time => None,
+        Need::Time | Need::Week => None,
         Need::PythonVersion(wanted) => {
             let version = python::version();
             (version != *wanted).then(|| format!("the tests' interpreter is Python {version}"))

@@ -17,7 +17,7 @@ use super::machine::{self, Need};
 /// Tests that also have [`Need::Time`], so that `cargo test` takes only minutes. Each downloads packages, takes more
 /// than 15 seconds on two busy processors, or uses two seconds of processor time and has the same result for every user
 /// and folder. `report_times` prints the times.
-const LONG: [&str; 126] = [
+const LONG: [&str; 108] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
     "abuse::nothing_gets_out_of_a_batch_that_reports",
@@ -26,33 +26,24 @@ const LONG: [&str; 126] = [
     "abuse::nothing_gets_out_of_tier_3_as_root",
     "abuse::only_the_documented_gets_out_of_tier_2_as_an_ordinary_user",
     "abuse::only_the_documented_gets_out_of_tier_2_as_root",
-    "batch::a_script_that_others_keep_from_the_processors_is_not_judged",
     "batch::a_terminal_has_a_bar",
     "batch::an_answer_to_other_expectations_is_not_kept",
     "corpus::every_attack_works_where_nothing_finds_it",
     "determinism::deterministic_runs_are_the_same_at_tier_2",
-    "determinism::each_difference_is_fixed_or_named",
     "determinism::native_code_of_known_packages_is_no_cause",
     "documents::samples::commands_print_what_the_documents_show",
     "ends::a_bomb_that_goes_on_forking_ends_with_its_cancellation",
     "ends::a_bomb_that_goes_on_forking_ends_with_its_client",
     "ends::a_bomb_that_goes_on_forking_ends_with_its_time",
     "ends::a_folder_with_many_others_is_removed_to_the_end",
-    "environments::a_full_disk_leaves_no_environment",
-    "environments::a_newer_version_than_the_locked_one_is_not_taken",
     "environments::a_package_cannot_bring_what_the_environment_starts_with",
-    "environments::a_package_that_is_needed_by_its_address_is_not_built",
-    "environments::a_server_keeps_eight_environments_for_packages_of_scripts",
     "environments::an_environment_is_made_with_uv",
     "environments::an_environment_is_made_with_venv_and_pip",
     "environments::an_environment_that_a_server_uses_stays_until_it_has_ended",
-    "environments::packages_are_wheels_that_the_lock_has_and_that_can_be_imported",
     "environments::packages_of_scripts_stay_for_servers_and_replays_until_they_are_removed",
     "environments::packages_of_scripts_that_cannot_be_installed_are_reported",
-    "environments::settings_of_pip_and_uv_do_not_lead_packages_elsewhere",
     "environments::the_newest_complete_environment_is_taken",
     "environments::the_real_packages_are_imported_and_used",
-    "environments::what_cannot_be_made_is_told",
     "examples::every_import_of_the_migration_table_works",
     "governed::audit::as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down",
     "governed::audit::sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted",
@@ -108,16 +99,11 @@ const LONG: [&str; 126] = [
     "once::scripts_whose_runs_may_differ_always_run",
     "pictures::a_job_keeps_its_pictures",
     "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2",
-    "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_cold",
     "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_warm",
-    "pictures::drawing_has_the_limits_of_the_script_cold",
     "pictures::drawing_has_the_limits_of_the_script_warm",
     "pictures::figures_come_back_at_every_tier",
-    "pictures::figures_come_back_the_same_warm_and_cold",
     "pictures::hostile_figures_fail_no_run_cold",
     "pictures::hostile_figures_fail_no_run_warm",
-    "prompts::each_prompt_verifies_true_claims_and_refutes_false_ones",
-    "prompts::each_script_verifies_its_example",
     "prompts::statements_are_read_as_they_are_written",
     "prompts::values_in_another_form_verify_and_refute_nothing",
     "receipts::a_replay_reports_differences",
@@ -126,16 +112,12 @@ const LONG: [&str; 126] = [
     "skills::other_errors_have_no_list_of_members",
     "skills::the_list_is_of_the_object_that_was_used",
     "skills::the_packages_of_the_skill_are_the_installed_ones",
-    "soak::a_thousand_mixed_calls_leave_nothing_behind",
-    "supply_chain::a_bill_is_written_however_the_session_ends",
     "supply_chain::a_session_writes_the_bill_of_what_it_used",
     "supply_chain::cyclonedx_is_valid_by_the_official_schema",
     "terminal::the_recorded_session_is_what_a_terminal_shows",
     "verdicts::documents_pass_the_published_schema_and_resolver",
     "warm::a_run_that_others_keep_from_the_processors_says_so",
     "warm::a_script_ends_warm_as_it_does_cold",
-    "warm::four_thousand_calls_each_get_their_own_result",
-    "warm::honest_scripts_print_the_same_warm_and_cold",
     "warm::numbers_are_computed_as_in_a_new_interpreter",
     "warm::two_thousand_calls_with_faults_get_their_own_results",
     "wire::a_client_that_does_not_read_makes_the_server_wait_and_not_grow",
@@ -144,6 +126,29 @@ const LONG: [&str; 126] = [
     "wire::cancelling_again_and_again_leaks_no_place",
     "wire::requests_before_the_end_of_input_are_answered",
     "wire::requests_in_flight_are_bounded_in_bytes_too",
+];
+
+/// Tests with [`Need::Week`]. They take a third of the time of all long tests, and other tests find most of their faults
+/// too. So `.ci/run` runs them only once a week.
+const WEEKLY: [&str; 18] = [
+    "batch::a_script_that_others_keep_from_the_processors_is_not_judged",
+    "determinism::each_difference_is_fixed_or_named",
+    "environments::a_full_disk_leaves_no_environment",
+    "environments::a_newer_version_than_the_locked_one_is_not_taken",
+    "environments::a_package_that_is_needed_by_its_address_is_not_built",
+    "environments::a_server_keeps_eight_environments_for_packages_of_scripts",
+    "environments::packages_are_wheels_that_the_lock_has_and_that_can_be_imported",
+    "environments::settings_of_pip_and_uv_do_not_lead_packages_elsewhere",
+    "environments::what_cannot_be_made_is_told",
+    "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_cold",
+    "pictures::drawing_has_the_limits_of_the_script_cold",
+    "pictures::figures_come_back_the_same_warm_and_cold",
+    "prompts::each_prompt_verifies_true_claims_and_refutes_false_ones",
+    "prompts::each_script_verifies_its_example",
+    "soak::a_thousand_mixed_calls_leave_nothing_behind",
+    "supply_chain::a_bill_is_written_however_the_session_ends",
+    "warm::four_thousand_calls_each_get_their_own_result",
+    "warm::honest_scripts_print_the_same_warm_and_cold",
 ];
 
 /// A test, and the needs that a machine must meet to run it.
@@ -164,7 +169,8 @@ impl Test {
         let group = module.split_once("::").map_or("", |(_, group)| group);
         let name = format!("{group}::{name}");
         let time = LONG.contains(&name.as_str()).then_some(Need::Time);
-        let needs = needs.iter().cloned().chain(time).collect();
+        let week = WEEKLY.contains(&name.as_str()).then_some(Need::Week);
+        let needs = needs.iter().cloned().chain(time).chain(week).collect();
         Self { name, needs, run: Box::new(run) }
     }
 
@@ -242,7 +248,7 @@ fn is_selected(arguments: &Arguments, test: &Test) -> bool {
     !arguments.is_filtered_out(&trial)
 }
 
-/// Ends the process if [`LONG`] or one of the variables has an unknown name, because that name would have no effect.
+/// Ends the process if [`LONG`], [`WEEKLY`] or one of the variables has an unknown name, because that name would have no effect.
 #[expect(clippy::print_stderr, reason = "a harness reports")]
 fn refuse_unknown_names(tests: &[Test]) {
     let needs: BTreeSet<String> =
@@ -250,7 +256,7 @@ fn refuse_unknown_names(tests: &[Test]) {
     let mut named = machine::waived().into_iter().chain(machine::wanted());
     let unknown_need = named.find(|name| !needs.contains(name));
     let is_unknown = |name: &&&str| tests.iter().all(|test| test.name != **name);
-    let unknown_test = LONG.iter().find(is_unknown).map(|&name| name.to_owned());
+    let unknown_test = LONG.iter().chain(&WEEKLY).find(is_unknown).map(|&name| name.to_owned());
     if let Some(name) = unknown_need.or(unknown_test) {
         let needs = Vec::from_iter(needs).join(", ");
         eprintln!("there is no test or need {name}; the needs are {needs}");
