@@ -92,6 +92,9 @@ impl Judge<'_, '_> {
             CmpOp::LtE => left <= right,
             CmpOp::Gt => left > right,
             CmpOp::GtE => left >= right,
+            // The numbers 1 and 1.0 are equal.
+            CmpOp::Eq => (left - right).abs() == 0.0,
+            CmpOp::NotEq => (left - right).abs() != 0.0,
             _ => return None,
         })
     }

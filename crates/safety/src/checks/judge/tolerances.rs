@@ -220,8 +220,9 @@ impl Judge<'_, '_> {
         }
         let (one, other) = (*of_left.first()?, *of_right.first()?);
         let is_coarse = match &*path {
-            // Compared with the type or the truth value of a literal, most results are equal.
-            "type" | "bool" => values.is_literal(one) || values.is_literal(other),
+            "type" => true,
+            // Compared with the truth value of a literal, most results are equal.
+            "bool" => values.is_literal(one) || values.is_literal(other),
             "int" | "round" | "max" | "min" | "abs" | "math.floor" => {
                 let differ = match (values.number(one), values.number(other)) {
                     (Some(one), Some(other)) => (one - other).abs() > 0.0,
