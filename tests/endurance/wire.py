@@ -369,7 +369,7 @@ class Life:
             {}, [], 7, None, {"name": 7}, {"name": "x", "arguments": []}, {"name": "x", "arguments": "{}"},
             {"name": "x", "_meta": 7}, '{"name":"x","arguments":{"a":' + deep + "}}", '{"name":"x","name":"y"}',
             '{"name":"x","arguments":{"a":"\\ud800"}}', '{"name":"x","arguments":{"a":1e999}}',
-            '{"name":"x","arguments":{"a":[' + "1," * 10_001 + "1]}}",
+            '{"name":"x","arguments":{"a":[' + "1," * 50_001 + "1]}}",
         ])  # fmt: skip
         return self._build("tools/call", params, {PARAMS})
 
