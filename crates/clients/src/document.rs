@@ -115,13 +115,13 @@ impl Document {
             return Err(EditError::Collateral);
         }
         // `without` loses the same comments from both texts, so compare them too.
-        let mut kept = comments(&text);
+        let (mut old, mut kept) = (comments(&self.text), comments(&text));
         kept.extend(own_comments);
-        for comment in comments(&self.text) {
-            let place = kept.iter().position(|it| *it == comment).ok_or(EditError::Comment)?;
-            kept.swap_remove(place);
-        }
-        Ok(text)
+        old.sort_unstable();
+        kept.sort_unstable();
+        let mut kept = kept.into_iter();
+        let has_all = old.iter().all(|comment| kept.any(|it| it == *comment));
+        if has_all { Ok(text) } else { Err(EditError::Comment) }
     }
 }
 
