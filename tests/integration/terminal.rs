@@ -234,7 +234,7 @@ fn the_json_result_equals_that_of_mcp() {
 
 /// Removes the clock that the terminal shows during a run of some seconds.
 fn without_clock(shown: &str) -> String {
-    let clock = Regex::new("running for \\d+ s\r|\r\x1b\\[K").unwrap();
+    let clock = Regex::new("(\x1b\\[2m)?running for \\d+ s(\x1b\\[0m)?\r|\r\x1b\\[K").unwrap();
     clock.replace_all(shown, "").into_owned()
 }
 
@@ -292,7 +292,9 @@ fn the_time_is_shown_while_a_script_runs_on_a_terminal() {
     terminal.wait_for("begun\n");
     terminal.wait_for("running for ");
     terminal.press("\x03");
-    terminal.finish();
+    let (shown, _) = terminal.finish();
+    let rest = without_clock(&shown);
+    assert!(!rest.contains("running for "), "the tests remove the whole clock: {shown:?}");
     // The clock must not interrupt a line of the script, and must not appear in a file.
     let file =
         script(folder.path(), "import time\nprint('begun', end='', flush=True)\ntime.sleep(3)");
