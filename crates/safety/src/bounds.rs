@@ -89,8 +89,8 @@ fn is_kind(byte: u8, kind: u8) -> bool {
 }
 
 /// Returns whether a quick scan of the bytes proves that `source` nests at most `max` levels. The scan takes a fraction
-/// of the time of [`deepest`]. It computes an upper bound of the same estimate, because it counts every word as a
-/// keyword. Returns false if only the lexer can decide.
+/// of the time of [`deepest`]. The scan computes an upper bound of the estimate of [`deepest`], because the scan counts
+/// every word as a keyword. Returns false if only the lexer can decide.
 pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };

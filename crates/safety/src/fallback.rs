@@ -14,7 +14,8 @@ pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
             findings.extend(occurring.map(|text| pattern_finding(Some(rule), text)));
         }
     }
-    // The word `open` alone occurs in too many honest sources. It counts only before a bracket, where it is a call.
+    // The word `open` alone occurs in many honest sources. Only `open` before a bracket is a finding, because it is
+    // then a call.
     let open = rules::all().find(|rule| rule.id == "files/open");
     if calls_open(source) {
         findings.push(pattern_finding(open, "open()"));

@@ -15,7 +15,7 @@ use super::rules::{Rule, Severity};
 /// The maximum number of findings in a list. More findings would add nothing to the refusal.
 const FINDINGS_MAX: usize = 20;
 /// The maximum number of lines, or ranges of lines, that one finding shows.
-const RUNS_MAX: usize = 20;
+const LINE_RANGES_MAX: usize = 20;
 /// The maximum length of a name in a finding, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 80;
 
@@ -56,7 +56,7 @@ pub struct Finding {
 pub struct Analysis {
     /// The reasons why the script must not run, in source order. Empty if the script may run.
     pub findings: Vec<Finding>,
-    /// The notes in source order. A note is about a permitted use that is worth knowing.
+    /// The notes in source order. A note describes a permitted use that the analysis cannot judge.
     pub notes: Vec<Finding>,
     /// The script's imports by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. The list is in the order of the
     /// analysis, and may contain repeats. Imports in strings that the script runs as code are not included.
@@ -130,8 +130,8 @@ impl Finding {
         self.kind.statement()
     }
 
-    /// Returns the alternative that the finding's rule suggests. Unlike `remedy`, it is available for each finding of
-    /// the rule, not only for the first.
+    /// Returns the alternative that the finding's rule suggests. Unlike the field `remedy`, this alternative is
+    /// available for each finding of the rule, not only for the first finding.
     pub fn alternative(&self) -> Option<&'static str> {
         let rule = self.rule.filter(|_| self.kind.is_exact())?;
         (!rule.remedy.is_empty()).then_some(rule.remedy)
@@ -221,7 +221,7 @@ impl Finding {
             [first, .., last] => format!("{first}-{last}"),
             _ => run.iter().map(ToString::to_string).collect(),
         };
-        let mut shown: Vec<String> = runs.by_ref().take(RUNS_MAX).map(run_of).collect();
+        let mut shown: Vec<String> = runs.by_ref().take(LINE_RANGES_MAX).map(run_of).collect();
         if runs.next().is_some() {
             shown.push("…".to_owned());
         }
@@ -244,7 +244,7 @@ pub(super) struct RawFinding {
     pub(super) offset: Option<TextSize>,
 }
 
-/// The results of a walk over the tree. The findings and imports are in the order of the walk.
+/// The results of a walk over the syntax tree. The findings and the imports are in the order of the walk.
 #[derive(Debug, Default)]
 pub(super) struct RawAnalysis {
     pub(super) found: Vec<RawFinding>,

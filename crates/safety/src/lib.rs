@@ -54,7 +54,7 @@ pub use work::steps_max;
 use bounds::Nesting;
 use thiserror::Error;
 
-/// A failure of the analysis itself. The server refuses the script in either case.
+/// A failure of the analysis itself. The server then refuses the script.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {

@@ -157,8 +157,8 @@ fn libraries_pass_without_files() {
     }
 }
 
-/// A name is the script's own only if a statement that binds the name has certainly run before the use. Otherwise it
-/// may be a builtin.
+/// A name is the script's own only if a statement that binds the name has certainly run before the use. Otherwise the
+/// name may be a builtin.
 #[test]
 fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     for (source, is_blocked) in [
@@ -256,6 +256,8 @@ fn ways_past_that_were_found_are_closed() {
         "from sympy import *\nsympify(\"open('x', 'w')\")",
         "from sqlite3 import *\nconnect('x')",
         "from z3 import *\nio.open('x', 'w')",
+        "from matplotlib.pyplot import *\nnp.lib.format.open_memmap('x.npy', mode='w+', shape=(2,))",
+        "from matplotlib.figure import *\ncbook.open_file_cm('x', 'w')",
         "from matplotlib.pyplot import *\nlogging.FileHandler('x')",
         "from numpy.lib import *\nformat.open_memmap('x', mode='w+')",
         "from numpy import *\nlib.format.open_memmap('x')",
@@ -594,7 +596,7 @@ fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
         let backwards = format!("def f(): a{count}.system('id')\n{chain}f()");
         assert!(!texts(&backwards).is_empty(), "{count}");
     }
-    // The script assigns the same name repeatedly, and it is never certain which assignment a use can see.
+    // The script assigns the same name repeatedly, and each use may read the value of any earlier assignment.
     let mut crowded = "import os\nx = os\n".to_owned();
     crowded.push_str(&"if y: x = x.path\n".repeat(500));
     crowded.push_str("x.system('id')");
@@ -703,7 +705,7 @@ fn steps_grow_with_the_source_and_no_faster() {
         let [small, large] = [8, 16].map(|kib| of(shape.source(start.0 + kib * 1024)));
         let (bytes, steps) = (small.0 - start.0, small.1.saturating_sub(start.1));
         let (more_bytes, more_steps) = (large.0 - start.0, large.1.saturating_sub(start.1));
-        // The test allows a third more steps, because numbers in the sources grow longer.
+        // The test allows a third more steps, because larger sources contain longer numbers.
         if more_steps * bytes > more_bytes * (steps + steps / 3 + 1) {
             wrong.push(format!("{}: {start:?}, {small:?}, {large:?}", shape.name));
         }
@@ -875,8 +877,8 @@ fn what_is_surely_shallow_is_shallow() {
     for rule in rules::all() {
         rule.matches.iter().chain(rule.misses).for_each(|snippet| check(snippet));
     }
-    // A quick scan could misread these sources: it could take a part of an expression for a string, or ignore blanks
-    // that matter.
+    // A quick scan could misread these sources: the scan could take a part of an expression for a string, or ignore
+    // blanks that indent a block.
     for start in ["f\"{([')']}", "f\"{'}'", "f\"{x:)}{(", "f'{a['b']", "rf'\\{", "'\\''f'{", "1f'{"]
     {
         check(&format!("{start}{}\"", "[".repeat(200)));
@@ -940,7 +942,8 @@ fn imports_are_told_by_qualified_names() {
     }
 }
 
-/// More examples for each rule: its identifier, sources that it finds, and similar sources that it does not find.
+/// More examples for the rules. Each row has the identifier of a rule, sources that the rule finds, and similar sources
+/// that the rule does not find.
 const EXAMPLES: &[(&str, &[&str], &[&str])] = &[
     (
         "execution/import-function",

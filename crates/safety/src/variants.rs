@@ -28,7 +28,8 @@ pub enum Change {
     Larger,
     /// The integers 1 and 2 are larger, and all other numbers are smaller.
     Smaller,
-    /// Floats and integers above 3 are slightly larger. Smaller integers are often indices, or parts of formulas.
+    /// Floats and integers above 3 are slightly larger. Integers up to 3 are unchanged, because they are often indices
+    /// or parts of formulas.
     Slightly,
     /// Operators outside of checks are different, and all numbers are the same.
     Operators,
@@ -44,7 +45,7 @@ impl Change {
         }
     }
 
-    /// Returns the changed integer, or `None` if it stays the same.
+    /// Returns the changed integer, or `None` if the change does not affect the integer.
     fn integer(self, number: i64) -> Option<i64> {
         // The number has at most 15 digits, so the product does not overflow.
         let part = |percent: [i64; 3]| {
@@ -294,7 +295,7 @@ impl<'a> Visitor<'a> for Writer<'_> {
                     self.string(part.range);
                 }
             }
-            // A literal in an f-string can be a part of a format specification, so f-strings stay the same.
+            // F-strings are not changed, because a literal in an f-string can be a part of a format specification.
             Expr::FString(_) => return,
             Expr::BinOp(it) => {
                 if let Some(new) = other_operator(it.op) {

@@ -16,7 +16,7 @@ const STEPS_PER_BYTE: usize = 3;
 /// string into characters.
 const TAKEN_APART_BYTES: usize = 1024;
 /// The fixed cost of parsing a string as a formula or as code, in steps.
-const STARTED: usize = 32;
+const PARSE_STEPS: usize = 32;
 
 /// Returns the maximum number of steps for a source of `source_bytes` bytes. An analysis that takes more steps stops,
 /// and refuses the source as too indirect.
@@ -26,7 +26,7 @@ pub const fn steps_max(source_bytes: usize) -> usize {
 }
 
 /// Returns the number of steps for computing a string from a known string of `bytes` bytes.
-pub(super) const fn folding(bytes: usize) -> usize {
+pub(super) const fn folding_steps(bytes: usize) -> usize {
     let apart = if bytes < TAKEN_APART_BYTES { bytes } else { TAKEN_APART_BYTES };
     apart / 4 + bytes / 16
 }
@@ -70,8 +70,8 @@ impl Work {
     #[inline]
     pub(super) fn spend(&self, steps: usize) {
         let spent = self.steps.get();
-        // Above the limit, each call of `spend` counts as one step. This lets a test check that the analysis stops
-        // soon.
+        // After the limit is exceeded, each further call of `spend` adds one step. A test reads this number to check
+        // that the analysis stops soon after the limit.
         let total = if spent > self.max { spent + 1 } else { (spent + steps).min(self.max + 1) };
         self.steps.set(total);
     }
@@ -97,7 +97,7 @@ impl Work {
         }
         self.spend(match judgement {
             Judgement::Attributes | Judgement::Sql => text.len() / 4,
-            Judgement::Formula | Judgement::Code(_) => STARTED + text.len(),
+            Judgement::Formula | Judgement::Code(_) => PARSE_STEPS + text.len(),
         });
         // If the limit is exceeded, the source is refused anyway, so the string needs no judgement.
         let judged = !self.is_spent() && judge();

@@ -11,7 +11,7 @@ use super::influence::{Changes, names};
 use crate::work::Work;
 
 /// The value of a name or an attribute, if the value depends only on whether an exception was raised. Outside of
-/// exception handlers, the script binds such a name only to literals.
+/// exception handlers, the script assigns only literals to such a name or attribute.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Flag<'a> {
     /// The value of the name if no exception was raised.
@@ -53,7 +53,7 @@ pub(super) fn exception_flags<'a>(
 struct Bindings<'a> {
     /// The last literal that the script binds to the name outside of exception handlers.
     value: Option<&'a Expr>,
-    /// Whether the script assigns to an item of the name's value, as in `name[key] = value`.
+    /// Whether the script assigns to an item of the value of the name, as in `name[key] = value`.
     is_collection: bool,
     is_in_handler: bool,
     is_other: bool,
@@ -348,7 +348,8 @@ impl<'a> Visitor<'a> for FailureFinder<'a, '_> {
     }
 }
 
-/// Returns whether statements contain a call of a plain name, such as `f()`. A call such as `x.f()` does not count.
+/// Returns whether statements contain a call of a plain name, such as `f()`. Ignores calls of attributes, such as
+/// `x.f()`.
 pub(super) fn calls_names(body: &[Stmt], work: &Work) -> bool {
     any_expression(body, work, &|expr| match expr {
         Expr::Call(call) => matches!(&*call.func, Expr::Name(_)),

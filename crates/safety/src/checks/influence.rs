@@ -1,4 +1,5 @@
-//! Finds the names on which the checks of a script depend. Equal names count as the same variable in all scopes.
+//! Finds the names on which the checks of a script depend. Equal names in different scopes are treated as the same
+//! variable.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few statements bind names")]
 

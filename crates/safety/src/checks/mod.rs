@@ -48,8 +48,9 @@ pub struct Check {
     pub text: String,
     /// How a failure of the check ends the script.
     pub fails_by: FailsBy,
-    /// Whether the check holds only if other code fails with an `AssertionError`, as `pytest.raises(AssertionError)`
-    /// does. This is not true of `pytest.raises(Exception)`, which also holds if another exception is raised.
+    /// Whether the check holds only if other code fails with an `AssertionError` or a `SystemExit`, as
+    /// `pytest.raises(AssertionError)` does. `pytest.raises(Exception)` also holds if another exception is raised, so
+    /// the value is false.
     pub requires_failure: bool,
     /// The reason why the check cannot fail; `None` if no reason is known.
     pub vacuous: Option<Vacuity>,
@@ -125,15 +126,15 @@ pub enum Action {
     CountBefore,
     /// Increments the second counter after the statement.
     CountAfter,
-    /// Increments the third counter at each evaluation of an expression in a comprehension of the statement. The path
-    /// ends with `@` and the positions of the expression's start and end, for example `b0@1-31-1-37`. Each position is
+    /// Increments the third counter each time that Python evaluates an expression in a comprehension of the statement.
+    /// [`Edit::path`] then ends with `@` and the positions of the expression's start and end, for example `b0@1-31-1-37`. Each position is
     /// a line, counted from 1, and a column in bytes, counted from 0.
     CountElement,
     /// Increments the first counter if the first argument of the statement's call is 0 or `None`. Increments the
     /// second counter if it is not.
     CountStatus,
-    /// Changes nothing. All checks of the script have this action, or none. The statement is executed at most once, so
-    /// the line at which the script ends determines whether the check held.
+    /// Changes nothing. Either all checks of a script have this action, or no check has this action. The statement is
+    /// executed at most once, so the line at which the script ends determines whether the check held.
     Infer,
 }
 
@@ -153,8 +154,8 @@ impl fmt::Display for Action {
 
 /// Returns the plan by which a run counts `checks`, for example `2 t1:b0.o0.o0 f0:b0.o0`. The plan starts with the
 /// number of checks. For each edit, it then contains the letter of the action, the index of the check, a colon and the
-/// path. [`Action::CountElement`] edits come first. The others are in reverse source order, so an inserted statement
-/// changes no path of a later edit. The plan is empty if there are no checks.
+/// path. [`Action::CountElement`] edits come first. The other edits are in reverse source order, so an inserted
+/// statement does not change the path of a later edit in the plan. The plan is empty if there are no checks.
 pub fn check_plan(checks: &[Check]) -> String {
     if checks.is_empty() {
         return String::new();

@@ -85,11 +85,11 @@ const PLAIN_MODULES: &[&str] = &[
     "typing",
 ];
 
-/// The largest exponents of quick powers. The first applies to powers of literals, the second to powers of other
-/// values, which may be large.
+/// The largest exponents of powers that are quick to compute. The first number applies to powers of literals. The
+/// second number applies to powers of other values, which may be large.
 const EXPONENT_MAX: (u8, u8) = (64, 4);
 
-/// Replaces the edits of all checks by [`Action::Infer`], if a run can count them without an edit.
+/// Replaces the edits of all checks by [`Action::Infer`], if a run can count all checks without an edit.
 pub(super) fn infer_counts(
     body: &[Stmt],
     source: &str,

@@ -2,7 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few statements are checks or contain them")]
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use foldhash::{HashMap, HashSet};
 use ruff_python_ast::token::Tokens;
@@ -17,6 +17,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 use super::imports::Imports;
 use super::one_line::one_line;
 use super::{Action, Check, CheckKind, Edit, FailsBy, flags, interpret, repeatable};
+use crate::symbols::last_name;
 use crate::work::Work;
 
 /// The maximum number of checks that the search finds in one script.
@@ -33,19 +34,31 @@ const ASSERTING_MODULES: &[&str] = &[
     "sympy.testing.pytest",
 ];
 
+/// Assertions of mock objects. They raise an `AssertionError` if the mock was not called as described.
+const OF_MOCKS: &[&str] = &[
+    "assert_any_call",
+    "assert_called",
+    "assert_called_once",
+    "assert_called_once_with",
+    "assert_called_with",
+    "assert_has_calls",
+    "assert_not_called",
+];
+
 /// Functions that always raise an exception.
 const RAISING: &[&str] = &["pytest.fail"];
 
-/// Functions that return a context manager, which fails if its block does not raise a certain exception.
-const REQUIRING: &[&str] = &["pytest.raises", "numpy.testing.assert_raises"];
+/// Functions and methods that fail if a call or a block does not raise a certain exception.
+const REQUIRING: &[&str] =
+    &["assertRaises", "assertRaisesRegex", "assert_raises", "assert_raises_regex", "raises"];
 
 /// Functions that end the script, with the exit status as their argument.
 const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 
 /// Returns the checks of a script in source order.
 ///
-/// The search has its own limit of steps. A search that exceeds the limit does not refuse the script. It returns the
-/// checks found so far, without the reasons why they cannot fail.
+/// The search has its own limit of steps. A search that exceeds the limit does not refuse the script. Such a search
+/// returns the checks found so far, without the reasons why the checks cannot fail.
 pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
     let module = parsed.syntax();
     let work = &Work::for_checks(source);
@@ -59,6 +72,9 @@ pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
         assertions: HashSet::default(),
         path: Vec::new(),
         methods: HashSet::default(),
+        functions: HashSet::default(),
+        plain_classes: HashSet::default(),
+        other_objects: HashSet::default(),
         requires_failure: false,
         checks: Vec::new(),
         conditions: Vec::new(),
@@ -91,56 +107,81 @@ pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
 
 /// Returns the path to the innermost statement that contains an expression, in the form of [`Edit::path`].
 fn path_to(body: &[Stmt], at: TextRange, work: &Work) -> Option<String> {
-    let mut path: Vec<String> = Vec::new();
-    let mut bodies: Vec<(String, &[Stmt])> = vec![("b".to_owned(), body)];
+    let mut path = String::new();
+    let mut bodies = vec![(Prefix::Field('b'), body)];
     loop {
-        let found = bodies.iter().find_map(|(field, body)| {
+        work.spend(1 + bodies.len() / 4);
+        let found = bodies.iter().find_map(|(prefix, body)| {
             work.spend(1 + body.len() / 4);
             let place = body.iter().position(|stmt| stmt.range().contains_range(at))?;
-            Some((format!("{field}{place}"), body.get(place)?))
+            Some((*prefix, place, body.get(place)?))
         });
-        let Some((step, stmt)) = found else { break };
-        path.push(step);
+        let Some((prefix, place, stmt)) = found else { break };
+        if work.is_spent() {
+            return None;
+        }
+        let dot = if path.is_empty() { "" } else { "." };
+        let length = path.len();
+        // Writing to a string never fails.
+        let _ = write!(path, "{dot}{prefix}{place}");
+        work.spend((path.len() - length) / 16);
         bodies = bodies_of(stmt);
     }
-    (!path.is_empty()).then(|| path.join("."))
+    (!path.is_empty()).then_some(path)
 }
 
-/// Returns the lists of statements that a statement contains. Each list comes with the prefix of its statements' paths,
-/// for example `o0.b`.
-fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
-    let named = |field: &str, body| (field.to_owned(), body);
+/// The part of a statement's path that identifies the list of statements within the enclosing statement.
+#[derive(Clone, Copy)]
+enum Prefix {
+    Field(char),
+    /// A field of an `if` after this number of `elif` clauses. In `ast`, an `elif` is an `if` in the `orelse` of the
+    /// previous `if`.
+    AfterElif(usize, char),
+    /// The body of a handler of a `try`, or of a case of a `match`, by its index.
+    Numbered(char, usize),
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) => write!(f, "{field}"),
+            Self::AfterElif(count, field) => write!(f, "{}{field}", "o0.".repeat(*count)),
+            Self::Numbered(field, index) => write!(f, "{field}{index}.b"),
+        }
+    }
+}
+
+/// Returns the lists of statements that a statement contains.
+fn bodies_of(stmt: &Stmt) -> Vec<(Prefix, &[Stmt])> {
+    let named = |field: char, body| (Prefix::Field(field), body);
     match stmt {
-        Stmt::FunctionDef(it) => vec![named("b", &*it.body)],
-        Stmt::ClassDef(it) => vec![named("b", &*it.body)],
-        Stmt::With(it) => vec![named("b", &*it.body)],
-        Stmt::For(it) => vec![named("b", &*it.body), named("o", &*it.orelse)],
-        Stmt::While(it) => vec![named("b", &*it.body), named("o", &*it.orelse)],
+        Stmt::FunctionDef(it) => vec![named('b', &*it.body)],
+        Stmt::ClassDef(it) => vec![named('b', &*it.body)],
+        Stmt::With(it) => vec![named('b', &*it.body)],
+        Stmt::For(it) => vec![named('b', &*it.body), named('o', &*it.orelse)],
+        Stmt::While(it) => vec![named('b', &*it.body), named('o', &*it.orelse)],
         Stmt::If(it) => {
-            let mut bodies = vec![named("b", &*it.body)];
-            let mut elif = String::new();
-            for clause in &it.elif_else_clauses {
-                let field = if clause.test.is_some() {
-                    elif.push_str("o0.");
-                    format!("{elif}b")
-                } else {
-                    format!("{elif}o")
+            let mut bodies = vec![named('b', &*it.body)];
+            bodies.extend(it.elif_else_clauses.iter().enumerate().map(|(place, clause)| {
+                let prefix = match clause.test {
+                    Some(_) => Prefix::AfterElif(place + 1, 'b'),
+                    None => Prefix::AfterElif(place, 'o'),
                 };
-                bodies.push((field, &*clause.body));
-            }
+                (prefix, &*clause.body)
+            }));
             bodies
         }
         Stmt::Try(it) => {
             let mut bodies =
-                vec![named("b", &*it.body), named("o", &*it.orelse), named("f", &*it.finalbody)];
+                vec![named('b', &*it.body), named('o', &*it.orelse), named('f', &*it.finalbody)];
             for (place, ExceptHandler::ExceptHandler(handler)) in it.handlers.iter().enumerate() {
-                bodies.push((format!("h{place}.b"), &*handler.body));
+                bodies.push((Prefix::Numbered('h', place), &*handler.body));
             }
             bodies
         }
         Stmt::Match(it) => {
             let cases = it.cases.iter().enumerate();
-            cases.map(|(place, case)| (format!("c{place}.b"), &*case.body)).collect()
+            cases.map(|(place, case)| (Prefix::Numbered('c', place), &*case.body)).collect()
         }
         _ => Vec::new(),
     }
@@ -160,6 +201,12 @@ struct Finder<'a, 'w> {
     path: Vec<(char, usize)>,
     /// The names of the methods that classes of the script define.
     methods: HashSet<&'a str>,
+    /// The names of the functions and methods of the script.
+    functions: HashSet<&'a str>,
+    /// The classes of the script without base classes.
+    plain_classes: HashSet<&'a str>,
+    /// The names of variables and fields to which the script assigns an object that is not a test case.
+    other_objects: HashSet<&'a str>,
     /// The value of [`Check::requires_failure`] for the next check.
     requires_failure: bool,
     checks: Vec<Check>,
@@ -176,8 +223,11 @@ impl<'a> Finder<'a, '_> {
                 Stmt::Import(import) => self.imports.add(import),
                 Stmt::ImportFrom(import) => self.imports.add_from(import),
                 Stmt::ClassDef(class) => {
-                    if class.bases().iter().any(|base| self.is_assertion_error(base)) {
+                    if class.bases().iter().any(|base| self.is_check_failure(base)) {
                         self.assertions.insert(&class.name);
+                    }
+                    if class.bases().is_empty() {
+                        self.plain_classes.insert(&class.name);
                     }
                     self.methods.extend(class.body.iter().filter_map(|stmt| match stmt {
                         Stmt::FunctionDef(it) => Some(it.name.as_str()),
@@ -187,6 +237,7 @@ impl<'a> Finder<'a, '_> {
                     self.read_definitions(&class.body);
                 }
                 Stmt::FunctionDef(function) => {
+                    self.functions.insert(&function.name);
                     self.read_definitions(&function.body);
                     if let Some(failure) = self.failure_in(&function.body) {
                         self.raisers.insert(&function.name, failure);
@@ -207,9 +258,28 @@ impl<'a> Finder<'a, '_> {
                     }
                 }
                 Stmt::With(it) => self.read_definitions(&it.body),
+                Stmt::Assign(it) => {
+                    if let Expr::Call(call) = &*it.value
+                        && !self.may_create_test_case(call)
+                    {
+                        self.other_objects.extend(it.targets.iter().filter_map(last_name));
+                    }
+                }
                 _ => {}
             }
         }
+    }
+
+    /// Returns whether a call may return a test case: an instance of a class of `unittest` or of a class of the script
+    /// with base classes, or the result of a function of the script.
+    fn may_create_test_case(&self, call: &ExprCall) -> bool {
+        self.imports.path(&call.func).is_some_and(|path| match path.rsplit_once('.') {
+            Some((module, class)) => {
+                module.starts_with("unittest") && class.ends_with("TestCase")
+                    || self.functions.contains(class)
+            }
+            None => !self.plain_classes.contains(path.as_str()) && path != "type",
+        })
     }
 
     fn body(&mut self, field: char, body: &'a [Stmt]) {
@@ -372,7 +442,7 @@ impl<'a> Finder<'a, '_> {
     fn is_only_assertions(&self, class: &Expr) -> bool {
         match class {
             Expr::Tuple(it) => it.elts.iter().all(|class| self.is_only_assertions(class)),
-            class => self.is_assertion_error(class),
+            class => self.is_check_failure(class),
         }
     }
 
@@ -405,7 +475,7 @@ impl<'a> Finder<'a, '_> {
 
     fn call(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
         if self.is_assertion(call) {
-            self.requires_failure = self.requires_assertion_error(call);
+            self.requires_failure = self.requires_check_failure(call);
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
             self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         } else {
@@ -430,7 +500,7 @@ impl<'a> Finder<'a, '_> {
             _ => None,
         });
         if let Some(call) = required {
-            self.requires_failure = self.requires_assertion_error(call);
+            self.requires_failure = self.requires_check_failure(call);
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
             self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         }
@@ -438,9 +508,14 @@ impl<'a> Finder<'a, '_> {
     }
 
     /// Returns whether an assertion requires that another check fails, such as `assertRaises(AssertionError, f)`.
-    fn requires_assertion_error(&self, call: &ExprCall) -> bool {
-        let class = call.arguments.args.first();
-        class.is_some_and(|class| self.is_only_assertions(class))
+    fn requires_check_failure(&self, call: &ExprCall) -> bool {
+        let required = call.arguments.find_argument_value("expected_exception", 0);
+        last_name(&call.func).is_some_and(|name| REQUIRING.contains(&name))
+            && required.is_some_and(|class| match class {
+                Expr::Tuple(it) => it.elts.iter().any(|class| self.is_check_failure(class)),
+                Expr::Attribute(it) if it.attr.as_str() == "failureException" => true,
+                class => self.is_check_failure(class),
+            })
     }
 
     /// Returns whether a call raises an `AssertionError` if a condition does not hold.
@@ -448,23 +523,54 @@ impl<'a> Finder<'a, '_> {
         if let Some(method) = self.method_of_test_case(call) {
             return method.starts_with("assert");
         }
+        if let Expr::Name(name) = &*call.func
+            && name.id.starts_with("assert")
+            && self.imports.of(&name.id).is_none()
+        {
+            return !self.functions.contains(name.id.as_str())
+                && ASSERTING_MODULES.iter().any(|module| self.imports.has_star_of(module));
+        }
         self.imports.path(&call.func).is_some_and(|path| {
-            REQUIRING.contains(&&*path)
+            path == "pytest.raises"
                 || path.rsplit_once('.').is_some_and(|(module, name)| {
                     name.starts_with("assert") && ASSERTING_MODULES.contains(&module)
                 })
         })
     }
 
-    /// Returns the name of a method that a script with `unittest` calls on a variable, and does not define. Any variable
-    /// may be a test case: `self` in a test class or in a class that test classes inherit from, or an instance.
+    /// Returns the name of the called method if the script imports `unittest`, and the method may belong to a test case
+    /// or to a mock object.
     fn method_of_test_case<'c>(&self, call: &'c ExprCall) -> Option<&'c str> {
         let attribute = call.func.as_attribute_expr()?;
-        let object = attribute.value.as_name_expr()?;
-        let may_be_test_case = self.imports.of(&object.id).is_none()
-            && !self.methods.contains(attribute.attr.as_str())
-            && self.imports.has_module("unittest");
-        may_be_test_case.then_some(attribute.attr.as_str())
+        let name = attribute.attr.as_str();
+        let is_of_base = || {
+            let object = attribute.value.as_call_expr();
+            object.is_some_and(|it| self.imports.path(&it.func).is_some_and(|it| it == "super"))
+        };
+        let is_inherited = || {
+            !self.methods.contains(name)
+                && (OF_MOCKS.contains(&name) || self.may_be_test_case(&attribute.value))
+        };
+        (self.imports.has_module("unittest") && (is_of_base() || is_inherited())).then_some(name)
+    }
+
+    /// Returns whether an object may be a test case: `self` in a test class or in a class that test classes inherit
+    /// from, another variable or a field, or a new instance.
+    fn may_be_test_case(&self, object: &Expr) -> bool {
+        match object {
+            Expr::Name(name) => {
+                self.imports.of(&name.id).is_none()
+                    && !self.other_objects.contains(name.id.as_str())
+            }
+            Expr::Attribute(it) => {
+                self.may_be_test_case(&it.value) && !self.other_objects.contains(it.attr.as_str())
+            }
+            Expr::Call(call) => self
+                .imports
+                .path(&call.func)
+                .is_some_and(|path| path.starts_with("unittest.") && path.ends_with("TestCase")),
+            _ => false,
+        }
     }
 
     /// Returns how a branch fails; `None` if the branch may succeed.
@@ -489,8 +595,8 @@ impl<'a> Finder<'a, '_> {
                     let is_success = self.imports.path(class).is_some_and(|it| it == "SystemExit");
                     (!is_success).then(|| self.failure_by(class))
                 }
-                // A `raise` without an exception raises the caught exception again. Assume that this is an
-                // `AssertionError`.
+                // A `raise` without an exception raises the caught exception again. Assume that the caught exception is
+                // an `AssertionError`.
                 None => Some(FailsBy::AssertionError),
             },
             Stmt::Expr(it) => match &*it.value {
@@ -504,7 +610,7 @@ impl<'a> Finder<'a, '_> {
     fn failure_by(&self, class: &Expr) -> FailsBy {
         match self.imports.path(class) {
             Some(path) if path == "SystemExit" => FailsBy::SystemExit,
-            _ if self.is_assertion_error(class) => FailsBy::AssertionError,
+            _ if self.is_check_failure(class) => FailsBy::AssertionError,
             path => FailsBy::OtherException(path),
         }
     }
@@ -526,7 +632,7 @@ impl<'a> Finder<'a, '_> {
 
     /// Returns whether a class is `AssertionError` or `SystemExit`, or a class of the script that derives from one of
     /// them.
-    fn is_assertion_error(&self, class: &Expr) -> bool {
+    fn is_check_failure(&self, class: &Expr) -> bool {
         self.imports.path(class).is_some_and(|path| {
             path == "AssertionError"
                 || path == "SystemExit"
@@ -581,6 +687,7 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn path_string(&self, steps: usize) -> String {
+        self.work.spend(steps / 4);
         let mut path = String::with_capacity(4 * steps);
         for (number, (field, index)) in self.path.iter().take(steps).enumerate() {
             let dot = if number == 0 { "" } else { "." };

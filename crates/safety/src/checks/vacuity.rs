@@ -1,4 +1,4 @@
-//! Defines [`Vacuity`].
+//! Lists the reasons why a check cannot fail, with their explanations. Never judges a check.
 
 /// A reason why a check cannot fail, or why its success proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -142,6 +142,8 @@ pub(super) struct Values<'a> {
     unknown: u32,
     /// The unknown values of names in loops over generated collections, such as ranges.
     general: HashSet<Id>,
+    /// Whether a class of the script defines the operator `+`.
+    has_operators: bool,
 }
 
 impl<'a> Values<'a> {
@@ -154,6 +156,7 @@ impl<'a> Values<'a> {
             unknown: 0,
             named: HashSet::default(),
             general: HashSet::default(),
+            has_operators: false,
         }
     }
 
@@ -181,7 +184,7 @@ impl<'a> Values<'a> {
         self.nodes.len()
     }
 
-    /// Records that a name, a parameter or an element has this value.
+    /// Records that a name, a parameter or an element has the value `id`.
     pub(super) fn note_input(&mut self, id: Id) {
         if self.is_literal(id) {
             self.inputs.insert(id);
@@ -192,16 +195,21 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Records that this is the unknown value of a name in a loop over a generated collection.
+    /// Records that `id` is the unknown value of a name in a loop over a generated collection.
     pub(super) fn note_general(&mut self, id: Id) {
         self.general.insert(id);
+    }
+
+    /// Records that a class of the script defines the operator `+`.
+    pub(super) fn note_operators(&mut self) {
+        self.has_operators = true;
     }
 
     pub(super) fn is_general(&self, id: Id) -> bool {
         self.general.contains(&id)
     }
 
-    /// Records that an assignment binds a name to this value.
+    /// Records that an assignment binds a name to the value `id`.
     pub(super) fn note_named(&mut self, id: Id) {
         self.note_input(id);
         if self.is_literal(id) {
@@ -314,8 +322,9 @@ impl<'a> Values<'a> {
         self.facts.get(usize::try_from(id).ok()?)
     }
 
-    /// Returns whether a value is an object of a class of the script, or is computed from one with an operator.
-    pub(super) fn is_instance(&self, id: Id) -> bool {
+    /// Returns whether a value is an object of a class of the script, or is computed from such an object with an
+    /// operator.
+    fn is_instance(&self, id: Id) -> bool {
         let mut todo = vec![id];
         for _ in 0..8 {
             match todo.pop().map(|id| self.node(id)) {
@@ -326,6 +335,27 @@ impl<'a> Values<'a> {
             }
         }
         false
+    }
+
+    /// Returns whether `+` is commutative for a value: whether the value is neither a string, nor a sequence, nor an
+    /// object of a class of the script.
+    pub(super) fn is_commutative(&self, id: Id) -> bool {
+        let of = self.type_of(id);
+        !matches!(of, Type::Text | Type::Bytes | Type::List | Type::Tuple)
+            && !self.may_define_operators(id)
+    }
+
+    /// Returns whether a value is an object of a class of the script that may define operators.
+    pub(super) fn may_define_operators(&self, id: Id) -> bool {
+        let is_unknown = || {
+            self.type_of(id) == Type::Unknown
+                && matches!(
+                    self.node(id),
+                    Node::Unknown(..)
+                        | Node::Op(Op::Call | Op::Attribute(_) | Op::Element(_) | Op::Item, _)
+                )
+        };
+        self.is_instance(id) || self.has_operators && is_unknown()
     }
 
     /// Returns whether a value is a literal, or a display of literals.

@@ -21,8 +21,8 @@ const SHOWN_OBJECT: &str = "builtins.repr()";
 /// same result in every run.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
 
-/// Functions with a result that differs from run to run if they are called without arguments. They then use a random
-/// seed or the current time.
+/// Functions with a result that differs from run to run if the call has no arguments. Such a call uses a random seed or
+/// the current time.
 const WITHOUT_ARGUMENTS: [&str; 10] = [
     "numpy.random.RandomState",
     "numpy.random.SeedSequence",

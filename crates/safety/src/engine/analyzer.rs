@@ -38,7 +38,8 @@ pub(super) struct Pass<'w> {
     /// The number of strings around the analysed source: 0 for a script, 1 for a string that the script runs as code,
     /// and so on.
     pub(super) text_depth: usize,
-    /// True if the source is a formula. In a formula, a name that is not called is only a symbol.
+    /// True if the source is a formula. In a formula, a name that is not called is a mathematical variable and not a
+    /// reference to an object.
     pub(super) is_formula: bool,
     /// The names of the files that the script may read. Empty for a string of code in the script.
     pub(super) inputs: &'w [&'w str],
@@ -83,8 +84,8 @@ enum Memo<'a> {
 }
 
 /// The started computation of a value. `place` is the index of the value in `memos`, and `tries` is the number of
-/// earlier computations that failed. The other fields are copies of fields of the [`Analyzer`] from before the
-/// computation.
+/// earlier computations that failed. The other fields contain the values that the fields of the [`Analyzer`] with the
+/// same names had before the computation.
 struct Begun {
     place: usize,
     tries: u8,
@@ -106,7 +107,7 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) has_doctest: bool,
     /// The current scope: the scope of the visited node, or the scope in which the current binding is evaluated.
     pub(super) scope: ScopeId,
-    /// True while only a value is needed. Nothing is then reported.
+    /// True while the analysis needs only the value of an expression. No finding is then reported.
     pub(super) is_quiet: bool,
     /// True in an annotation, where strings are types.
     pub(super) is_annotation: bool,
@@ -219,7 +220,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work` without reporting anything. Used if only the returned value is needed.
+    /// Runs `work` without reporting findings. Used if only the returned value is needed.
     pub(super) fn quietly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.is_quiet, true);
         let done = work(self);
@@ -235,7 +236,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work`, which computes the text of an f-string that the script runs as code. Reports nothing.
+    /// Runs `work`, which computes the text of an f-string that the script runs as code. Reports no findings.
     pub(super) fn as_code<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.code_depth += 1;
         let done = self.quietly(work);
@@ -391,8 +392,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a use of the object `name` at `range`. Reports nothing while the analysis only needs the value of an
-    /// expression.
+    /// Reports a use of the object `name` at `range`, unless the analysis needs only the value of an expression.
     #[cold]
     pub(super) fn report_reference(
         &mut self,
@@ -441,7 +441,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Stores each string among `values` that names an attribute which makes a call dangerous when the script sets it.
+    /// Stores each string among `values` that is the name of an attribute, if setting the attribute makes a call
+    /// dangerous.
     pub(super) fn note_settable(&mut self, values: &Values<'a>) {
         values.any_text(&mut |text| {
             self.settable.extend(INDEX.settable(text));

@@ -11,7 +11,7 @@ use ruff_text_size::Ranged as _;
 use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
-use super::flow::TAKEN;
+use super::flow::UNKNOWN_MEMBER;
 use super::inputs::Opened;
 use super::{is_dangerous_formula, passing};
 use crate::finding::UNSEEN;
@@ -37,7 +37,7 @@ fn is_plain(builtin: &str) -> bool {
         | "id" | "int" | "isinstance" | "issubclass" | "len" | "ord" | "print" | "round")
 }
 
-/// Returns whether a builtin only reads its argument at index `place`, and does not pass it on to other code.
+/// Returns whether a builtin only reads its argument at index `place`, and does not pass the argument on to other code.
 #[rustfmt::skip]
 fn keeps(builtin: &str, place: usize) -> bool {
     match builtin {
@@ -71,7 +71,8 @@ impl<'a> Analyzer<'a, '_> {
         if self.is_quiet && builtin.is_some_and(is_plain) {
             return Values::one(Value::Plain);
         }
-        // If only the value is needed, the arguments of an unknown function do not matter.
+        // If only the value of the call is needed, the arguments of an unknown function are not evaluated, because the
+        // result does not depend on them.
         let needs_arguments = path.is_some()
             || callee
                 .known
@@ -290,8 +291,8 @@ impl<'a> Analyzer<'a, '_> {
         rule.is_some()
     }
 
-    /// Returns the rule that finds a call of the function with this path. If several rules find it, prefers a rule that
-    /// blocks.
+    /// Returns the rule that finds a call of the function with this path. If several rules find the call, prefers a
+    /// rule that blocks.
     pub(super) fn rule_of_call(
         &mut self,
         path: &str,
@@ -312,8 +313,8 @@ impl<'a> Analyzer<'a, '_> {
         rules.find(|(_, on)| self.holds(*on, Some(base), arguments)).map(|(rule, _)| *rule)
     }
 
-    /// Python calls a decorator with the decorated object. Reports the decorator if a rule finds such a call with an
-    /// unknown argument.
+    /// Reports a decorator if a rule finds a call of the decorator with an unknown argument. The argument is the
+    /// decorated object.
     pub(super) fn check_decorating(&mut self, expr: &'a Expr, decorator: &Values<'a>) {
         let mut arguments = Arguments::default();
         arguments.push(None, expr, Values::unknown());
@@ -545,7 +546,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             "setattr" | "delattr" => {
                 // The first argument is the object with the attribute. Only modules and functions among its possible
-                // values are judged. The value that `setattr` stores in the attribute does not matter.
+                // values are judged. The value that `setattr` stores in the attribute is not judged.
                 let mut led_to = first.clone();
                 led_to.known.retain(|value| {
                     may_be_dangerous(value) || matches!(value, Value::OwnFunction(_))
@@ -667,7 +668,7 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(default) = default {
             values.add(default.clone());
         }
-        // A member that is taken from an unknown object by an unknown name may be anything. Mark it with `TAKEN`, so
+        // A member that is taken from an unknown object by an unknown name may be anything. Mark it with `UNKNOWN_MEMBER`, so
         // that the analysis can judge attributes that are taken from the member.
         if name.is_open && name.known.is_empty() {
             if base.known.iter().any(passing::is_own) {
@@ -675,11 +676,12 @@ impl<'a> Analyzer<'a, '_> {
                 contents.known.retain(|value| matches!(value, Value::Object(_)));
                 values.add(contents);
             } else {
-                values.add(Values::object(TAKEN));
+                values.add(Values::object(UNKNOWN_MEMBER));
             }
         }
-        // True for a known string, which is judged above, and for a start with which no name of the interpreter's
-        // internals begins. A function of the script leads to other objects only through attributes with such names.
+        // True for a known string, which is judged above. Also true for a string with a known start, if no name of the
+        // interpreter's internals has this start. A function of the script leads to other objects only through the
+        // interpreter's internals.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))

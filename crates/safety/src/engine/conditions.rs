@@ -17,11 +17,14 @@ use crate::rules::{Condition, Rule, Severity};
 use crate::symbols::{elements, last_name};
 use crate::work::Judgement;
 
-/// Methods that return strings.
-const TEXT_METHODS: &[&str] =
-    &["decode", "format", "getvalue", "join", "read", "replace", "strip", "translate"];
+/// Functions and methods that return strings.
+#[rustfmt::skip]
+const RETURNING_TEXT: &[&str] = &[
+    "ascii", "chr", "decode", "dumps", "format", "getvalue", "input", "join", "loads", "read", "replace", "repr",
+    "str", "strip", "translate",
+];
 
-/// An argument: its keyword, if it has one, its expression, and its possible values.
+/// An argument of a call: the keyword (if any), the expression and the possible values.
 type Argument<'a> = (Option<Cow<'a, str>>, &'a Expr, Values<'a>);
 
 /// The arguments of a call, with their possible values.
@@ -293,8 +296,8 @@ impl<'a> Analyzer<'a, '_> {
             Condition::FormatsInternals => self.formats_internals(base, arguments),
             Condition::NamesAttributes(first, count) => {
                 let mut others = arguments.without(0);
-                // Only `attrgetter` has a count above 1. It takes a method without calling it, and the script may call
-                // the method later with any arguments.
+                // Only `attrgetter` has a count above 1. `attrgetter` does not call the method that it takes. The
+                // script may call the method later with any arguments.
                 others.has_unpacked_keywords |= count > 1;
                 let mut names = arguments.positionals().skip(first).take(count);
                 names.any(|values| self.names_internals(values, &others))
@@ -307,13 +310,14 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether the script imports this library. In a string of code, returns true for every library, because
-    /// the string also sees the imports of the script.
+    /// the code can also use the imports of the script.
     pub(super) fn imports(&self, library: &str) -> bool {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
 
     /// Returns whether the script sets an attribute with this name, or contains the name in quotes or as a keyword.
-    /// Names that the script composes may come later in the source, so `report_if_set` checks them.
+    /// Ignores names that the script composes, because the script may do so later in the source. `report_if_set` checks
+    /// these names.
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
@@ -376,13 +380,13 @@ impl<'a> Analyzer<'a, '_> {
             // An argument with unknown alternatives is treated as unknown code if the script composes the argument like
             // a string, or if the argument is a name without known values. A name with known values may refer to a
             // function, which is not a string of code.
-            let is_text_method = |call: &ExprCall| {
-                last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
+            let returns_text = |call: &ExprCall| {
+                last_name(&call.func).is_some_and(|name| RETURNING_TEXT.contains(&name))
             };
             !is_complete
                 && (matches!(expr, Expr::BinOp(_) | Expr::FString(_) | Expr::Subscript(_))
                     || (expr.is_name_expr() && values.known.is_empty())
-                    || expr.as_call_expr().is_some_and(is_text_method))
+                    || expr.as_call_expr().is_some_and(returns_text))
         })
     }
 
@@ -415,7 +419,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether the format string reads one of the interpreter's internals. The formatted values do not matter,
+    /// Returns whether the format string reads one of the interpreter's internals. The formatted values are not judged,
     /// because they are only printed. The format string is the known string before the dot, or else the first argument:
     /// `Formatter().format(…)`, `str.format(…)`.
     fn formats_internals(&self, base: Option<&Values<'a>>, arguments: &Arguments<'a>) -> bool {
@@ -485,8 +489,8 @@ fn names_tests(values: &Values<'_>) -> bool {
     };
     values.known.iter().any(|value| match value {
         Value::Text(name) => !is_own(name),
-        // The first item is usually the name of the program. It is only checked if it starts with a dash, because it is
-        // then a flag.
+        // The first item is usually the name of the program. A first item that starts with a dash is a flag, so only
+        // such a first item is checked.
         Value::Items(items) => items.iter().enumerate().any(|(place, item)| {
             item.texts().0.any(|text| !is_own(text) && (place > 0 || text.starts_with('-')))
         }),

@@ -1,5 +1,5 @@
 //! Evaluates expressions. One walk computes the possible values and reports the references that the rules find, so that
-//! each expression is visited once. The value of a name comes from the bindings of the name, which may use further
+//! each expression is visited once. The value of a name comes from the bindings of the name. A binding may use further
 //! names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::addresses::{SET_OF_OBJECTS, has_address};
 use super::analyzer::{Analyzer, Flow};
-use super::flow::TAKEN;
+use super::flow::UNKNOWN_MEMBER;
 use super::is_dangerous_formula;
 use crate::finding::FindingKind;
 use crate::knowledge::index::{INDEX, Verdict};
@@ -144,7 +144,7 @@ impl<'a> Analyzer<'a, '_> {
             Expr::FString(f_string) => self.f_string(f_string),
             Expr::Compare(_) if self.is_quiet => Values::one(Value::Plain),
             Expr::Compare(compare) => {
-                // The value of a name that is only compared does not matter, so the name is skipped.
+                // A name that is only compared is never a finding, so the name is skipped.
                 let sides = std::iter::once(&*compare.left).chain(&compare.comparators);
                 for side in sides.filter(|side| !side.is_name_expr()) {
                     self.evaluate(side, Role::Harmless);
@@ -256,8 +256,8 @@ impl<'a> Analyzer<'a, '_> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name that is used at `offset`. If `matters` is true, and the name has too many bindings to distinguish
-    /// and depends on its own earlier value, refuses the script.
+    /// Evaluates a name that is used at `offset`. If the name has too many bindings to distinguish, all bindings are
+    /// possible. If the name then depends on its own earlier value and `matters` is true, the script is refused.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -320,10 +320,13 @@ impl<'a> Analyzer<'a, '_> {
         if name == "__name__" {
             return Values::text("__main__");
         }
-        if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
-            return Values::object(module);
+        if !is_bound_somewhere {
+            let alias = || objects::module_by_alias(name).filter(|_| !stars.modules.is_empty());
+            if let Some(module) = objects::well_known_module(name).or_else(alias) {
+                return Values::object(module);
+            }
         }
-        // If the name is unbound at run time, its use is an error. So it has no value.
+        // If the name is unbound at run time, the use of the name is an error. So the name has no value.
         if is_bound_somewhere && stars.modules.is_empty() && !self.symbols.has_dynamic_names {
             return Values::default();
         }
@@ -356,8 +359,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name with all its bindings, regardless of their order. This is necessary if the use is in another
-    /// scope, or if the name has too many bindings to distinguish.
+    /// Evaluates a name with all its bindings, regardless of their order. Used if the use is in another scope, or if
+    /// the name has too many bindings to distinguish (`is_crowded`).
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         let flow = Flow::Symbol(symbol.id);
         if is_crowded && self.is_pending(flow) {
@@ -367,11 +370,11 @@ impl<'a> Analyzer<'a, '_> {
         self.flowing(flow, |this| symbol.all().map(|id| this.binding_value(id)).collect())
     }
 
-    /// Returns the value of a binding, which is evaluated only once.
+    /// Returns the value of a binding. Evaluates each binding only once.
     pub(super) fn binding_value(&mut self, id: BindingId) -> Values<'a> {
         self.flowing(Flow::Binding(id), |this| {
             let mut values = this.evaluate_binding(this.symbols.binding(id));
-            // If the script may change names in a way that the analysis does not see, other values are possible too.
+            // If the script may change names in ways that the analysis cannot follow, other values are possible too.
             values.is_open |= this.symbols.has_dynamic_names;
             values
         })
@@ -432,8 +435,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Adds items to the containers in `values`: the items that the script puts into the variable of `binding`, for
-    /// example with `append`. An unknown value may also be a container. All other values stay unchanged.
+    /// Adds to the containers in `values` the items that the script puts into the variable of `binding`, for example
+    /// with `append`. An unknown value may also be a container. All other values are returned unchanged.
     fn with_contents(&mut self, values: Values<'a>, binding: &Binding<'a>) -> Values<'a> {
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple
@@ -548,7 +551,7 @@ impl<'a> Analyzer<'a, '_> {
                 }
             }
             // `cell_contents` is a variable of an enclosing function, which may be anything.
-            "cell_contents" => return Values::object(TAKEN).or_others(),
+            "cell_contents" => return Values::object(UNKNOWN_MEMBER).or_others(),
             _ => {}
         }
         let mut values = objects::member(base, name);
@@ -713,7 +716,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the values in the script's own namespace. Only imported modules matter, so all other values are unknown.
+    /// Returns the values in the script's own namespace. The known values are the imported modules through which a
+    /// script can reach everything (`objects::far_reaching`). All other values are unknown.
     pub(super) fn own_namespace(&mut self) -> Values<'a> {
         self.flowing(Flow::Namespace, |this| {
             let end = TextSize::new(u32::MAX);
@@ -754,7 +758,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports `__subclasses__` or `__getattribute__` if the script uses the method as a value. Direct calls are judged
-    /// elsewhere, because some of them are harmless: a call on a class of the script, or with a known name.
+    /// elsewhere, because some direct calls are harmless: a call on a class of the script, or with a known name.
     fn report_attribute(&mut self, attribute: &'a ExprAttribute, base: &Values<'a>, role: Role) {
         let name = attribute.attr.as_str();
         let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
@@ -770,8 +774,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports the first dangerous object among `values`. Values that the script only reads, calls or takes members of
-    /// are not judged here.
+    /// Reports the first dangerous object among `values`, and returns `values`. Values that the script only reads,
+    /// calls or takes members of are not judged here.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
         if self.is_quiet || !is_judged {

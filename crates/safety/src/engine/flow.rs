@@ -1,9 +1,9 @@
 //! Follows values that reach their use in other ways than by a name: the results and arguments of the script's own
 //! functions, attributes, and the contents of containers.
 //!
-//! A followed value joins all alternatives that occur anywhere in the script. It is open if alternatives may exist that
-//! the analysis does not see. Attributes and containers are distinguished only by their last name, so `a.x` and `b.x`
-//! are treated as the same attribute.
+//! A followed value joins all alternatives that occur anywhere in the script. The value is open if alternatives may
+//! exist that the analysis does not know. Attributes and containers are distinguished only by their last name, so `a.x`
+//! and `b.x` are treated as the same attribute.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the script's own values are of interest")]
 
@@ -18,7 +18,7 @@ use crate::symbols::{self, Binding, Definition, Passed, ScopeId};
 /// The maximum number of calls of one function that are evaluated.
 const CALLS_MAX: usize = 32;
 /// The name of the object that stands for an unknown attribute of an unknown object.
-pub(super) const TAKEN: &str = "….…";
+pub(super) const UNKNOWN_MEMBER: &str = "….…";
 /// Decorators that do not change a function, its parameters or its result.
 #[rustfmt::skip]
 const TRANSPARENT: &[&str] = &[
@@ -39,9 +39,9 @@ impl<'a> Analyzer<'a, '_> {
                 values = Values::container(values);
             }
             values.is_open |= this.is_decorated(function);
-            // Many honest functions take attributes by name from any object. So the result of a function does not count
-            // as an unknown attribute.
-            values.known.retain(|value| *value != Value::Object(TAKEN.into()));
+            // The result of a function is not treated as an unknown attribute, because many honest functions take
+            // attributes by name from any object.
+            values.known.retain(|value| *value != Value::Object(UNKNOWN_MEMBER.into()));
             values
         })
     }
@@ -109,8 +109,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns an instance of a class of the script. The alternatives include an instance of each external base class
-    /// that the analysis knows.
+    /// Returns an instance of a class of the script. If the analysis follows instances of an external base class, the
+    /// alternatives include an instance of this base class.
     fn instance(&mut self, class: ScopeId) -> Values<'a> {
         let mut values = Values::one(Value::Own(class));
         let Definition::Class(definition) = self.symbols.definition(class) else { return values };
@@ -132,7 +132,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns the values that the script puts, or may put, into the container with the name of `binding`. Returns
-    /// `None` if it puts nothing into the container.
+    /// `None` if the script puts nothing into the container and creates no alias of the container.
     pub(super) fn put_into(&mut self, binding: &Binding<'a>) -> Option<Values<'a>> {
         let symbols = self.symbols;
         let uses = symbols.uses_of(binding);

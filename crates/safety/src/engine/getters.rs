@@ -44,8 +44,8 @@ impl<'a> Analyzer<'a, '_> {
         let unknown = Values::unknown();
         let (paths, is_complete) = path.texts();
         let mut values = Values::default();
-        // The attribute `__getattribute__` is a function that receives the name of another attribute in a later call.
-        // So an attribute with an unknown name is evaluated too.
+        // An attribute with an unknown name is evaluated too if a path is unknown or is `__getattribute__`. A later
+        // call of `__getattribute__` receives the name of another attribute.
         let mut is_computed = !is_complete;
         for path in paths {
             is_computed |= path == GETTER;

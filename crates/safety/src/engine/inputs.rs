@@ -1,8 +1,9 @@
 //! Recognises calls that open an input. An input is a file that the caller passes together with the script. The
 //! analysis receives the names of the inputs. Never reports a finding.
 //!
-//! The name must be a string literal, as in `open("data.csv")`, because a variable could have a value that the analysis
-//! does not see. The name refers to the script's own folder, because a script cannot change its current folder.
+//! The script must write the name of the input as a string literal, as in `open("data.csv")`, because a variable could
+//! have a value that the analysis does not know. The name refers to the script's own folder, because a script cannot
+//! change its current folder.
 
 use std::sync::LazyLock;
 

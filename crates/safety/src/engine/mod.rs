@@ -2,9 +2,9 @@
 //! rule finds. Never runs any of the script's code.
 //!
 //! Any use of a dangerous object is a finding, even if the script does not call the object. So the engine need not
-//! follow dangerous objects. It only follows the values that lead to them: modules, namespaces, and strings that name
-//! attributes. An object is external if the script does not define it. A value is open if it may have alternatives that
-//! the analysis does not know.
+//! follow dangerous objects. The engine follows only the values that lead to dangerous objects: modules, namespaces,
+//! and strings that name attributes. An object is external if the script does not define it. A value is open if it may
+//! have alternatives that the analysis does not know.
 //!
 //! `analyzer` contains the state, and is the only module that changes the modes of the analysis. `statements`,
 //! `expressions`, `calls` and `conditions` recurse into each other. Statements contain expressions, and calls are
@@ -36,13 +36,13 @@ use analyzer::{Analyzer, Pass};
 /// The maximum nesting of expressions for which the default stack of a thread is large enough. If the analysis follows
 /// a name to an expression, the levels of this expression are added to the levels around the name.
 pub(super) const LEVEL_MAX: usize = 150;
-/// A string that a script runs as code may itself run a string as code. This is the maximum nesting depth of such
-/// strings. A deeper string counts as dangerous.
+/// The maximum nesting depth of strings that a script runs as code. Such a string may itself run another string as
+/// code. A string at a greater depth is treated as dangerous.
 const TEXT_DEPTH_MAX: usize = 2;
 /// The maximum nesting of the source in a string that a script runs as code, in levels. The string is analysed on the
 /// same stack as the script.
 const TEXT_NESTING_MAX: usize = 40;
-/// The maximum size of a formula that is analysed, in bytes. A longer formula counts as dangerous.
+/// The maximum size of a formula that is analysed, in bytes. A longer formula is treated as dangerous.
 const FORMULA_BYTES_MAX: usize = 64 * 1024;
 
 /// Analyses a script, and follows its expressions down to nesting level `level_max`.
@@ -147,7 +147,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     RawAnalysis { found, imports, uses, checks, steps: 0 }
 }
 
-/// Collects every finding of the rules in `module`, its imports, and the names that it uses.
+/// Collects the findings of the rules in `module`, the imports of `module`, and the names that `module` uses.
 fn walk(module: &ModModule, source: &str, pass: Pass<'_>) -> RawAnalysis {
     let symbols = symbols::build(module);
     let mut analyzer = Analyzer::new(source, &symbols, pass);

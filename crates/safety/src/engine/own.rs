@@ -21,8 +21,9 @@ const SOURCES_MAX: usize = 64;
 /// f-string.
 const CODE_DEPTH_MAX: usize = 4;
 
-/// External functions, each with the members of its result that are harmless to read. The result describes a frame, a
-/// stack or the variables of a closure. Through its other members, a script can reach every object.
+/// External functions, each with the members of its result that are harmless to read. The result of such a function
+/// describes a frame, a stack or the variables of a closure. Through the other members of the result, a script can
+/// reach every object.
 const READ_OF: &[(&str, &[&str])] = &[
     ("inspect.currentframe", OF_FRAME),
     ("sys._getframe", OF_FRAME),
@@ -39,8 +40,8 @@ const TAKING_OUT: &[&str] = &[
     "globals", "inspect", "locals", "methodcaller", "vars",
 ];
 
-/// Names with which a script can assign to a variable in a way that the analysis does not see. They set an attribute,
-/// or run other code that may assign to the variable.
+/// Names with which a script can assign to a variable in a way that the analysis cannot follow. Functions with these
+/// names set an attribute, or run other code that may assign to the variable.
 #[rustfmt::skip]
 const SETTING: &[&str] = &[
     "Timer", "__import__", "__setattr__", "import_module", "mock", "patch", "repeat", "setattr",
@@ -90,8 +91,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns the bindings that may have given `name` its value at this place in the source. Returns `None` if the
-    /// name may be unbound, if the script may change names in a way that the analysis does not see, or if there are
-    /// more than [`SOURCES_MAX`] such bindings.
+    /// name may be unbound, if the script may change names in ways that the analysis cannot follow, or if more than
+    /// [`SOURCES_MAX`] bindings are possible.
     fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
         let mut sources = SmallVec::new();
@@ -153,8 +154,9 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether `expr` is the target of a loop over the subclasses of `parameter`. A recursive call with this
-    /// argument passes only subclasses of the class that the function received.
+    /// Returns whether `expr` is always a subclass of `parameter`, like `sub` in
+    /// `for sub in cls.__subclasses__(): walk(sub)`. If a function calls itself with such a class, it receives only
+    /// subclasses of a class that it has already received.
     pub(super) fn is_below_parameter(
         &mut self,
         expr: &Expr,
@@ -182,7 +184,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether `attribute` is a harmless read of the interpreter's internals, for example
-    /// `inspect.currentframe().f_code.co_name`. If it is, evaluates the arguments of the call in `attribute`.
+    /// `inspect.currentframe().f_code.co_name`. For a harmless read, also evaluates the arguments of the call in
+    /// `attribute`.
     pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
         let Some(call) = source_of_reading(&attribute.value) else { return false };
         let name = attribute.attr.as_str();
@@ -234,8 +237,9 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the truth value of a condition. Returns `None` if the truth value is not certain. It can be certain if
-    /// the condition is a constant, a name that is bound only to constants, or a comparison with the version of Python.
+    /// Returns the truth value of a condition. Returns `None` if the truth value is not certain. The truth value can be
+    /// certain for a constant, a name that is bound only to constants, a comparison with the version of Python, and for
+    /// `not`, `and` and `or` of such conditions.
     pub(super) fn is_true(&mut self, test: &'a Expr) -> Option<bool> {
         match test {
             Expr::UnaryOp(not) if not.op == UnaryOp::Not => Some(!self.is_true(&not.operand)?),
@@ -271,7 +275,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether the script may set a global variable in a way that the analysis does not see. Judges by the
+    /// Returns whether the script may set a global variable in a way that the analysis cannot follow. Judges by the
     /// names that the script uses, such as `setattr`.
     fn sets_unseen(&self) -> bool {
         self.uses_any(TAKING_OUT) || self.uses_any(SETTING)

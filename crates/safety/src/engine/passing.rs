@@ -9,7 +9,7 @@ use ruff_text_size::Ranged as _;
 use super::analyzer::{Analyzer, Flow};
 use super::conditions::Arguments;
 use super::expressions::{Role, escaping};
-use super::flow::TAKEN;
+use super::flow::UNKNOWN_MEMBER;
 use super::getters;
 use crate::knowledge::index::INDEX;
 use crate::knowledge::objects::{self, Passing};
@@ -21,8 +21,8 @@ use crate::symbols::{Definition, ScopeId};
 const BASES_MAX: usize = 16;
 /// The maximum number of `raise` statements that are searched for arguments.
 const RAISED_MAX: usize = 32;
-/// If the script's attributes contain at least this number of functions and modules, the analysis uses one unknown
-/// attribute instead of them.
+/// The number of functions and modules in the script's attributes at which the analysis replaces all of them by one
+/// unknown attribute.
 const CONTENTS_MAX: usize = 15;
 
 /// Predicates of `inspect`. Members for which one of these predicates holds do not lead to other modules.
@@ -103,9 +103,9 @@ impl<'a> Analyzer<'a, '_> {
                 this.work().spend(1 + stored.weight());
                 values.add(leading(&stored));
                 if values.known.len() >= CONTENTS_MAX {
-                    // Too many values. Return an unknown attribute, because a truncated list would depend on the order
-                    // of the attributes.
-                    return Values::object(TAKEN).or_others();
+                    // If there are too many values, return an unknown attribute. A truncated list would depend on the
+                    // order of the attributes.
+                    return Values::object(UNKNOWN_MEMBER).or_others();
                 }
             }
             values
@@ -126,7 +126,7 @@ impl<'a> Analyzer<'a, '_> {
             let mut member = self.attribute_by_name(&of, Some(&unknown), None, expr);
             if of.known.iter().any(is_own) {
                 member.add(self.own_contents());
-                member.add(Values::object(TAKEN));
+                member.add(Values::object(UNKNOWN_MEMBER));
             }
             member
         };
@@ -224,7 +224,8 @@ impl<'a> Analyzer<'a, '_> {
         (!defaults.known.is_empty()).then(|| Values::container(defaults))
     }
 
-    /// Evaluates a caught exception. Only the arguments with which the script raises exceptions matter.
+    /// Evaluates a caught exception. The known alternative is a container of the functions and modules that the script
+    /// passes as arguments to raised exceptions.
     pub(super) fn caught(&mut self) -> Values<'a> {
         self.flowing(Flow::Caught, |this| {
             let symbols = this.symbols;
@@ -326,7 +327,7 @@ impl<'a> Analyzer<'a, '_> {
         (paths, has_constructor)
     }
 
-    /// Reports a call of the function with this path if a rule finds the call. Returns whether a rule finds it.
+    /// Reports a call of the function with this path, and returns true, if a rule finds the call.
     pub(super) fn check_function(
         &mut self,
         call: &'a ExprCall,
@@ -380,7 +381,10 @@ pub(super) fn leading<'a>(values: &Values<'a>) -> Values<'a> {
     all.known.retain(|value| match value {
         Value::Object(path) => {
             let is_type = path.strip_prefix("builtins.").is_some_and(objects::is_type_of_data);
-            !is_type && !objects::is_class(value) && !objects::is_plain(path) && path != TAKEN
+            !is_type
+                && !objects::is_class(value)
+                && !objects::is_plain(path)
+                && path != UNKNOWN_MEMBER
         }
         Value::OwnFunction(_) => true,
         _ => false,

@@ -209,8 +209,8 @@ impl<'a> Analyzer<'a, '_> {
 
     fn function(&mut self, function: &'a StmtFunctionDef) {
         self.visit_decorators(&function.decorator_list);
-        // If a function has type parameters, its annotations see them. Otherwise its annotations belong to the
-        // enclosing scope.
+        // The annotations of a function with type parameters belong to the function's scope, which contains the type
+        // parameters. The annotations of other functions belong to the enclosing scope.
         let scope = if function.type_params.is_some() {
             self.symbols.scope_of(function.range())
         } else {
@@ -297,7 +297,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         let is_named = targets.iter().all(Expr::is_name_expr);
         // A name in the body of a class is an attribute. The script may read an attribute in ways that the analysis
-        // does not see, so the value is judged here.
+        // cannot follow, so the value is judged here.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         self.remember(value, &values);
@@ -329,7 +329,7 @@ impl<'a> Analyzer<'a, '_> {
         self.record_import(module.to_owned());
         let rule = match INDEX.import_rule(module) {
             // In the body of a class, the module becomes an attribute, which the script may read in ways that the
-            // analysis does not see. So the module counts as used as a value.
+            // analysis cannot follow. So the import is judged like a use of the module as a value.
             None if self.is_in_class() && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }

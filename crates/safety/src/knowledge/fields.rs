@@ -69,7 +69,7 @@ pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
 
 /// Returns whether an attribute path, as in `attrgetter(path)`, contains the name of one of the interpreter's
 /// internals, of another module, or of a method for which `is_refused` returns true. A path that is only the name of a
-/// module is permitted here. The analysis judges it later, when the object that has the attribute is known.
+/// module is permitted here. The analysis judges such a path later, when the object with the attribute is known.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     parts(path).any(|part| {

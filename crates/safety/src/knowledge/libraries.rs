@@ -16,7 +16,8 @@ pub(super) const PATH_BYTES_MAX: usize = 160;
 
 static LIBRARIES: LazyLock<Libraries> = LazyLock::new(Libraries::new);
 
-/// A group of functions in a module, or of methods in a whole library. Each of them has a parameter that names a file.
+/// A group of functions in a module, or of methods in a whole library. Each function or method has a parameter that
+/// names a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     pub(super) module: &'static str,

@@ -25,6 +25,16 @@ const WELL_KNOWN_MODULES: &[&str] = &[
     "tarfile", "tempfile", "threading", "urllib", "zipfile",
 ];
 
+/// Usual names of the modules of libraries. Libraries have such names too, so an import with `*` may bind them.
+const ALIASES: &[(&str, &str)] = &[
+    ("cbook", "matplotlib.cbook"),
+    ("mpl", "matplotlib"),
+    ("np", "numpy"),
+    ("nx", "networkx"),
+    ("pd", "pandas"),
+    ("plt", "matplotlib.pyplot"),
+];
+
 /// Modules that many other modules have as an attribute, and through which a script can reach everything. If an
 /// attribute of an unknown object has one of these names, the attribute may be the module.
 #[rustfmt::skip]
@@ -33,8 +43,8 @@ const FAR_REACHING: &[&str] = &[
     "runpy", "shutil", "subprocess", "sys",
 ];
 
-/// Classes with instances that the analysis follows. Each row has a class, and the classes and functions with results
-/// that the analysis treats as instances of this class.
+/// Classes with instances that the analysis follows. Each row has a class, and the callables that return an instance of
+/// the class, or an object that the analysis treats like an instance.
 const CLASSES: &[(&str, &str)] = &[
     (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
     (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
@@ -72,7 +82,8 @@ pub(crate) enum Passing {
     Wrapped,
 }
 
-/// Functions that return some of their arguments, and how they return them.
+/// Functions that return some of their arguments. Each row has the way in which the functions return the arguments, and
+/// the functions.
 const PASSING: &[(Passing, &str)] = &[
     (Passing::Argument(0), "abc.update_abstractmethods asyncio.run asyncio.wait_for"),
     (Passing::Argument(0), "collections.ChainMap collections.OrderedDict collections.UserDict"),
@@ -143,6 +154,11 @@ pub(crate) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
 
+/// Returns the module to which a name refers in most scripts, if the name may come from an import with `*`.
+pub(crate) fn module_by_alias(name: &str) -> Option<&'static str> {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, module)| *module)
+}
+
 /// Returns the module that an attribute of an unknown object may be, judging by the attribute's name.
 pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
@@ -179,8 +195,8 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the member `name` of the module `module`, which an unknown object may have as an attribute, as in
-/// `x.io.open`. Returns `None` if the module is not in the standard library, or if no rule is about the member.
+/// Returns the member `name` of `module`. An unknown object may have the module as an attribute, as in `x.io.open`.
+/// Returns `None` if the module is not in the standard library, or if no rule is about the member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
     let path = [module, ".", name].concat();
@@ -207,7 +223,7 @@ pub(crate) fn is_class(value: &Value<'_>) -> bool {
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
-/// Returns whether the analysis refuses `getattr(it, name)` with an unknown `name` for instances of this class.
+/// Returns whether the analysis refuses `getattr(instance, name)` with an unknown `name` for instances of this class.
 /// Connections and parsers are permitted, because honest scripts wrap a connection or parser and forward attribute
 /// names to it.
 pub(crate) fn leads_out(class: &str) -> bool {

@@ -11,18 +11,18 @@ use smallvec::SmallVec;
 
 use super::index::{INDEX, Verdict};
 use crate::symbols::ScopeId;
-use crate::work::folding;
+use crate::work::folding_steps;
 
 /// The name that stands for the namespace of all loaded modules.
 pub(crate) const MODULES: &str = "sys.modules";
 
-/// The maximum number of alternatives that are kept for one value. If a value has more, it is open: other values are
-/// possible.
+/// The maximum number of known alternatives of a value. A value with more alternatives becomes open, which means that
+/// other values are possible.
 const ALTERNATIVES_MAX: usize = 16;
-/// The maximum length of a string that is computed, in bytes. Names of attributes are short, so longer strings do not
-/// matter.
+/// The maximum length of a string that is computed, in bytes. A longer string is treated as unknown. No name of an
+/// attribute is so long.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
-/// If only the start of a string is known, at most this number of bytes of the start are kept.
+/// The maximum length, in bytes, of the start in a [`Value::Start`].
 pub(crate) const START_BYTES_MAX: usize = 64;
 /// The maximum depth of nested containers. The content of deeper containers is dropped.
 const DEPTH_MAX: usize = 2;
@@ -126,7 +126,7 @@ impl<'a> Value<'a> {
     #[inline]
     fn weight_of_one(&self) -> usize {
         match self {
-            Self::Text(text) => 1 + folding(text.len()),
+            Self::Text(text) => 1 + folding_steps(text.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
             Self::Getter(getter) => {
                 1 + getter.names.iter().map(|name| 1 + name.weight()).sum::<usize>()
@@ -145,8 +145,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Returns whether two values are certainly equal. Sequences with elements count as equal only if they are the same
-/// sequence in memory.
+/// Returns whether two values are certainly equal. For speed, two sequences with elements are treated as equal only if
+/// they are the same sequence in memory.
 #[inline]
 fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     if discriminant(one) != discriminant(other) {
@@ -160,8 +160,8 @@ fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     }
 }
 
-/// The known alternatives of a value. Most values have none or one. Several alternatives are shared by a reference
-/// count, because values are mostly passed on unchanged.
+/// The known alternatives of a value. Most values have none or one. Several alternatives are reference-counted, because
+/// most values are passed on unchanged.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Known<'a> {
     #[default]
@@ -342,8 +342,8 @@ impl<'a> Values<'a> {
                 self.known.push(value.clone());
                 continue;
             }
-            // An alternative is dropped, so the value becomes open. Alternatives that matter are kept, regardless of
-            // their order.
+            // One alternative must be dropped, so the value becomes open. An alternative for which `matters` holds
+            // replaces another alternative, so that no danger is lost.
             self.is_open = true;
             if value.matters()
                 && let Some(place) = self.known.iter().position(|known| !known.matters())

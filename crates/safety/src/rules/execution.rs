@@ -1,4 +1,4 @@
-//! Rules against running code that the analysis has not seen.
+//! Rules against running code that is not analysed.
 
 use super::{Condition, Rule, Severity, Special, Target};
 
@@ -204,6 +204,7 @@ pub(super) const RULES: &[Rule] = &[
         matches: &[
             "import timeit\ntimeit.timeit('import os; os.system(\"id\")')",
             "import timeit\ntimeit.timeit('x' + f())",
+            "import timeit\ntimeit.timeit(str(f()))",
             "import timeit\ntimeit.timeit('pass', setup='import subprocess')",
             "import timeit\ntimeit.timeit.__call__('import os; os.system(\"id\")')",
             "import timeit\ndef f(): pass\nf.__name__ = g()\nn = f.__name__\ntimeit.timeit(f'{n}()')",
@@ -225,14 +226,23 @@ pub(super) const RULES: &[Rule] = &[
             Calls("typing.TypedDict typing.TypeVar pydantic.TypeAdapter", Condition::Formula),
             Calls("dataclasses.make_dataclass", Condition::Formula),
             Calls("sympy.lambdify", Condition::Given(3, "printer")),
-            // Methods that return the code of an expression.
-            Calls("sympy.lambdify", Condition::Sets("_lambdacode")),
-            Calls("sympy.lambdify", Condition::Sets("_mpmathcode")),
-            Calls("sympy.lambdify", Condition::Sets("_numpycode")),
-            Calls("sympy.lambdify", Condition::Sets("_pythoncode")),
-            Calls("sympy.lambdify", Condition::Sets("_scipycode")),
-            Calls("sympy.lambdify", Condition::Sets("_sympyrepr")),
-            Calls("sympy.lambdify", Condition::Sets("_sympystr")),
+            // These functions call methods of an expression, and run the returned strings as code.
+            Calls(PRINTING, Condition::Sets("_cmathcode")),
+            Calls(PRINTING, Condition::Sets("_cupycode")),
+            Calls(PRINTING, Condition::Sets("_jaxcode")),
+            Calls(PRINTING, Condition::Sets("_lambdacode")),
+            Calls(PRINTING, Condition::Sets("_mpmathcode")),
+            Calls(PRINTING, Condition::Sets("_numexprcode")),
+            Calls(PRINTING, Condition::Sets("_numpycode")),
+            Calls(PRINTING, Condition::Sets("_pythoncode")),
+            Calls(PRINTING, Condition::Sets("_scipycode")),
+            Calls(PRINTING, Condition::Sets("_sympyrepr")),
+            Calls(PRINTING, Condition::Sets("_sympystr")),
+            Calls(PRINTING, Condition::Sets("_tensorflowcode")),
+            Calls(PRINTING, Condition::Sets("_torchcode")),
+            // The class may compute one of the names above.
+            Calls(PRINTING, Condition::Sets("__getattr__")),
+            Calls(PRINTING, Condition::Sets("__getattribute__")),
             Objects("sympy.polys.polyconfig.configure"),
             Methods("query eval subs sympify parse_expr", Condition::Formula),
             Target::Special(Special::Annotation),
@@ -256,6 +266,8 @@ pub(super) const RULES: &[Rule] = &[
             "from typing import NamedTuple\nNamedTuple('N', [('a', \"open('x')\")])",
             "import sympy\nsympy.lambdify([], x, printer=P())",
             "import sympy\nclass E(sympy.Symbol):\n    def _pythoncode(self, _): return f()\nsympy.lambdify([], E('x'))",
+            "import sympy\nclass E(sympy.Symbol):\n    def _mpmathcode(self, _): return f()\nsympy.nsolve(E('x'), 1)",
+            "import sympy\nclass E(sympy.Symbol):\n    def __getattr__(self, n): return f\nsympy.lambdify([], E('x'))",
         ],
         misses: &[
             "import sympy\nsympy.sympify('x**2 + sin(x)')",
@@ -268,3 +280,6 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
 ];
+
+/// Functions of `SymPy` that print an expression as code, and run the code.
+const PRINTING: &str = "sympy.lambdify sympy.nsolve sympy.plot sympy.plotting";

@@ -43,8 +43,8 @@ const fn content(paths: &'static str, keyword: &'static str, why: &'static str) 
 }
 
 /// The functions that may open an input. Functions that run code from the file, such as `pickle.load`, are not listed.
-/// Nor are functions that use the file name for anything but opening the file. The rules about all other arguments of a
-/// call still apply.
+/// Functions that use the file name for anything but opening the file are not listed either. The rules about all other
+/// arguments of a call still apply.
 pub(crate) const READERS: &[Reader] = &[
     Reader {
         paths: "builtins.open io.open",
@@ -106,8 +106,8 @@ pub(crate) const MODES: &[&str] =
 pub(crate) const PATHS: &[&str] = &["pathlib.Path", "pathlib.PosixPath"];
 pub(crate) const PATH_READERS: &[&str] = &["open", "read_bytes", "read_text"];
 
-/// The permitted keyword arguments of `open`. With `opener`, `open` could open another file. With `buffering`, it could
-/// return an unbuffered file. Through the class of this unbuffered file, the script could open other files.
+/// The permitted keyword arguments of `open`. With `opener`, `open` could open another file. With `buffering`, `open`
+/// could return an unbuffered file. Through the class of this unbuffered file, the script could open other files.
 pub(crate) const OPEN_KEYWORDS: &[&str] = &["encoding", "errors", "file", "mode", "newline"];
 
 /// Attributes that a script may assign if it also uses a reader that is written in Python. By assigning another

@@ -8,7 +8,7 @@
 //! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library are permitted.
 //! - A module that is dangerous as a whole is refused at its import.
 //! - If scripts need a module for something harmless (`os.path`, `sys.exit`, `io.StringIO`), every member is refused
-//!   except the listed harmless ones. A list of its dangerous members would never be complete.
+//!   except the listed harmless members. A list of the dangerous members would never be complete.
 
 mod deserialisation;
 mod execution;
@@ -41,10 +41,10 @@ pub enum Severity {
 pub enum Target {
     /// The import and every use of these modules, their submodules and their members.
     Modules(&'static str),
-    /// Every member of a module except the listed harmless ones. The first string is the module, and the second lists
-    /// the harmless members. The module itself may be imported and renamed, but not passed to other code.
+    /// Every member of a module except the listed harmless members. The first string is the module. The second string
+    /// lists the harmless members. The module itself may be imported and renamed, but not passed to other code.
     AllBut(&'static str, &'static str),
-    /// A module with dangerous members that other rows name. Its other members are harmless. The module must not be
+    /// A module with dangerous members that other rows name. All other members are harmless. The module must not be
     /// passed to other code.
     Holder(&'static str),
     /// Every use of these functions, classes or other objects, called or not.
@@ -62,8 +62,8 @@ pub enum Target {
     /// The functions and methods of the installed libraries that open a file named by one of their parameters. The
     /// generated table `libraries.txt` lists them.
     Libraries,
-    /// Text patterns that are searched for in a source that does not parse. Words that honest text contains are not
-    /// used as patterns.
+    /// Texts that the analysis searches for in a source that does not parse. A pattern also matches inside of a longer
+    /// word.
     Patterns(&'static str),
     /// A danger that the analysis finds without names in a table.
     Special(Special),
@@ -138,8 +138,8 @@ pub enum Condition {
     /// another module. The first number is the index of the first positional argument that is checked. The second
     /// number is the maximum number of checked arguments.
     NamesAttributes(usize, usize),
-    /// The first argument, or the argument with the keyword `target`, is not the known name of an object that may be
-    /// used.
+    /// The first argument, or the argument with the keyword `target`, names an object that a rule finds, or is not
+    /// completely known.
     NamesObject,
 }
 
@@ -177,7 +177,7 @@ pub struct Rule {
     pub severity: Severity,
     /// The objects and uses that the rule looks for.
     pub targets: &'static [Target],
-    /// The reason why a verification script does not need the targets.
+    /// The reason for a finding by this rule, for example the danger of the targets.
     pub why: &'static str,
     /// The alternative that a script should use.
     pub remedy: &'static str,
@@ -194,7 +194,7 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// The rules, by family. Their order does not matter, because findings are reported in source order.
+/// The rules, by family. The order of the families has no effect, because findings are reported in source order.
 pub static FAMILIES: &[&[Rule]] = &[
     execution::RULES,
     process::RULES,

@@ -1,5 +1,4 @@
-//! Notes on uses that honest scripts need and that the analysis cannot judge. The uses are permitted, but worth
-//! knowing.
+//! Notes on uses that honest scripts need and that the analysis cannot judge. The uses are permitted.
 
 use super::{Condition, Rule, Severity, Target};
 

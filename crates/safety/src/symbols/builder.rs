@@ -324,7 +324,7 @@ impl<'a> Builder<'a> {
                         continue;
                     }
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
-                    // The script may use the member under another name, so the member's own name counts as used.
+                    // Record the member's own name as used, because the script may use the member under another name.
                     self.uses(member);
                     let source =
                         if is_relative { Source::Unknown } else { Source::Member(module, member) };
@@ -345,8 +345,8 @@ impl<'a> Builder<'a> {
         if stars.judged_whole.len() < STARS_MAX && INDEX.judges_calls_of(top(module)) {
             stars.judged_whole.push((place, module));
         }
-        // The rules judge a member of a library's module as if it were in the library's topmost module. So the topmost
-        // module is added too.
+        // Also add the library's topmost module, because the rules judge a member of any module of a library like a
+        // member of the topmost module.
         if !stdlib::contains(module) {
             stars.modules.entry(top(module)).or_insert(place);
         }
@@ -443,7 +443,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Visits a part of an expression. If `always_runs` is false, Python may skip the part, so the names that the part
-    /// binds may stay unbound.
+    /// binds may be unbound afterwards.
     fn visit_part(&mut self, part: &'a Expr, always_runs: bool) {
         let block = if always_runs { self.block } else { part.range() };
         self.in_block(block, |this| this.visit_expr(part));
@@ -570,8 +570,8 @@ impl<'a> Builder<'a> {
         self.count_seen(expr);
     }
 
-    /// Counts a use of a container that does not give the container another name. Through another name, the script
-    /// could change the container without the analysis noticing.
+    /// Counts a use of a container that creates no alias of the container. The analysis does not follow changes through
+    /// an alias.
     fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;
@@ -606,8 +606,8 @@ impl<'a> Builder<'a> {
                 self.count_read(&subscript.value);
             }
             Expr::Call(call) => {
-                // With an argument, `vars` returns the namespace of another object, so only a call without arguments
-                // counts.
+                // Only a call of `vars` without arguments returns the script's own namespace. With an argument, `vars`
+                // returns the namespace of another object.
                 let is_vars = is_name(&call.func, &["vars"]) && is_namespace(expr);
                 self.namespace_uses += usize::from(is_vars);
                 self.count_call(call);
@@ -675,7 +675,7 @@ impl<'a> Builder<'a> {
                 true
             }
             // The method `set` of a context variable stores its argument. Other classes have a method `set` too, so the
-            // method counts only if the script imports `contextvars`.
+            // method is recognized only if the script imports `contextvars`.
             "set" => self.symbols.imported.contains("contextvars") && arguments.len() == 1,
             _ => false,
         };

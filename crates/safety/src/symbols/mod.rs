@@ -32,13 +32,12 @@ pub(super) type BindingId = usize;
 /// The index of the module's scope.
 pub(super) const MODULE: ScopeId = 0;
 
-/// The kind of a scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ScopeKind {
     /// The script itself.
     #[default]
     Module,
-    /// The body of a class. Functions in the class do not see the names that the body binds.
+    /// The body of a class. The names that the body binds are not visible in the functions of the class.
     Class,
     /// A function or `lambda`. Its body runs when it is called.
     Function,
@@ -64,7 +63,7 @@ impl Symbol {
     }
 }
 
-/// The bindings of a symbol that a use of the name can see.
+/// The bindings of a symbol that may supply the value of one use of the name (reaching definitions).
 pub(super) type Reaching = SmallVec<[BindingId; 16]>;
 
 /// The maximum number of bindings that the analysis distinguishes for one use of a name.
@@ -85,9 +84,9 @@ pub(super) enum Source<'a> {
     Element(&'a Expr),
     /// The element at an index of each element of a sequence: `b` in `for a, b in pairs`.
     ElementItem(&'a Expr, usize),
-    /// The value of an expression, or anything inside it at any depth.
+    /// The value of an expression, or any value inside of that value at any depth.
     Within(&'a Expr),
-    /// The object that a `with` statement binds if the value of this expression is its context manager.
+    /// The object that a `with` statement binds. The value of the expression is the context manager.
     Entered(&'a Expr),
     /// The result of `a += b`.
     Augmented(&'a StmtAugAssign),
@@ -96,12 +95,13 @@ pub(super) enum Source<'a> {
     /// The parameter that takes all remaining arguments of the function with this scope. The Boolean is true for the
     /// keyword arguments (`**`), and false for the positional arguments (`*`).
     Rest(ScopeId, bool),
-    /// A field of a class. Its values are the arguments that calls of the class pass for it. The scope is the body of
-    /// the class. The index is the position of the field among the annotated names in the body.
+    /// A field of a class, for example of a data class. The values of the field are the arguments of calls of the
+    /// class. The scope is the body of the class. The index is the position of the field among the annotated names in
+    /// the body.
     Field(ScopeId, usize),
     /// A class or function of the script, by the range of its definition.
     Definition(TextRange),
-    /// A caught exception. The script or any other code may have raised it.
+    /// A caught exception, which the script or any other code may have raised.
     Caught,
     /// Any other source.
     Unknown,
@@ -161,9 +161,7 @@ pub(super) enum Definition<'a> {
     /// A scope that is neither a function nor a class.
     #[default]
     Other,
-    /// A class.
     Class(&'a StmtClassDef),
-    /// A function.
     Function(&'a StmtFunctionDef),
     /// A `lambda`. The string is the name to which the script assigns the `lambda`, if it does so. The call either
     /// calls the `lambda` or receives it as an argument.
@@ -215,8 +213,8 @@ pub(super) struct Uses<'a> {
     symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
     /// The number of times that the script reads the name.
     loads: usize,
-    /// The number of uses of a container with this name that do not give the container another name. After such a use,
-    /// the analysis still sees each change of the container.
+    /// The number of uses of the name that create no alias of a container with this name. Such a use reads the
+    /// container, or changes the container in place.
     reads: usize,
     /// The calls of a function with this name, each with its scope.
     pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
@@ -236,7 +234,7 @@ impl Uses<'_> {
         symbols.get(place).filter(|(of, _)| *of == scope).map(|(_, symbol)| *symbol)
     }
 
-    /// Returns whether the script may change a container with this name through another name.
+    /// Returns whether the script may change a container with this name through an alias.
     pub(super) fn is_aliased(&self) -> bool {
         self.loads > self.reads
     }
@@ -285,8 +283,8 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: HashSet<&'a str>,
     /// The attributes that the script assigns to any object, also to `self`.
     pub(super) assigned_attributes: HashSet<&'a str>,
-    /// The keywords of calls that equal the name of an attribute which makes other calls dangerous. The call with the
-    /// keyword may set this attribute.
+    /// The names of keyword arguments that are also names of attributes that make other calls dangerous. A call with
+    /// such a keyword may set the attribute.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
@@ -296,7 +294,8 @@ pub(super) struct Symbols<'a> {
     pub(super) imported: HashSet<&'a str>,
     /// True if names of the script may change in ways that the table does not show.
     pub(super) has_dynamic_names: bool,
-    /// True if the script takes members by computed names. It may then call any method without naming it in the source.
+    /// True if the script takes members by computed names. Such a script may call any method without naming the method
+    /// in the source.
     pub(super) has_computed_members: bool,
     /// True if the script may set attributes by computed names.
     pub(super) has_dynamic_attributes: bool,
@@ -422,7 +421,8 @@ impl<'a> Symbols<'a> {
             let current = &self.scopes[id];
             next = current.parent;
             let Some(symbol) = uses.symbol_in(id) else { continue };
-            // Only the body of a class sees the names of the class. A use in an inner scope skips the class.
+            // The names of a class are visible only in the body of the class. So the search from an inner scope skips
+            // the class.
             if current.kind == ScopeKind::Class && id != scope {
                 continue;
             }
@@ -487,8 +487,8 @@ impl<'a> Symbols<'a> {
         })
     }
 
-    /// Returns whether a use at `offset` in the same scope can see the binding `id`, which is the only binding of its
-    /// symbol.
+    /// Returns whether the binding `id` may have run before a use at `offset` in the same scope. `id` must be the only
+    /// binding of its symbol.
     pub(super) fn reaches(&self, id: BindingId, offset: TextSize) -> bool {
         let binding = &self.bindings[id];
         // In a loop, a binding after the use may have run in an earlier iteration.
@@ -496,8 +496,8 @@ impl<'a> Symbols<'a> {
             || binding.in_loop.is_some_and(|range| range.contains_inclusive(offset))
     }
 
-    /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see. Returns `None` if there are
-    /// more than [`REACHING_MAX`] such bindings.
+    /// Returns the bindings of `symbol` that may supply the value of a use at `offset` in the same scope. Returns
+    /// `None` if more than [`REACHING_MAX`] bindings may do so.
     pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
         if symbol.from_elsewhere.len() > REACHING_MAX {
             return None;

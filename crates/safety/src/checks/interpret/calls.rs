@@ -233,7 +233,7 @@ impl<'a> Interpreter<'a, '_> {
                 self.replace(object, merged);
                 Some(self.values.add(Node::None))
             }
-            // These methods of SymPy only rewrite an expression, so an expression that is 0 stays 0.
+            // These methods of SymPy only rewrite an expression, so the result for an expression that is 0 is also 0.
             (
                 "expand" | "simplify" | "evalf" | "n" | "doit" | "removeO" | "trigsimp" | "factor",
                 _,
@@ -412,7 +412,7 @@ impl<'a> Interpreter<'a, '_> {
         match returned {
             Some(value) if is_straight => value,
             _ if is_straight => self.values.add(Node::None),
-            // Keep the value if it is a function, because the called function may be a decorator.
+            // Return the value if it is a function, because the called function may be a decorator.
             Some(value) if matches!(self.values.node(value), Node::Function(_)) => value,
             _ if is_pure(function, self.work) => opaque(self),
             _ => self.fresh(),
@@ -585,8 +585,9 @@ impl<'a> Interpreter<'a, '_> {
         Some(bound)
     }
 
-    /// Returns the truth value of a condition, or `None` if it is unknown. A comparison with a result of Z3 is known in
-    /// two cases: `unsat` if the premises contradict each other, and `sat` if the constraints hold for all values.
+    /// Returns the truth value of a condition, or `None` if the truth value is unknown. A comparison with a result of
+    /// Z3 is known in two cases. The result is `unsat` if the premises contradict each other, if a constraint can never
+    /// hold, or if the claim is one of its own premises. The result is `sat` if all constraints hold for all values.
     pub(super) fn truth_with_premises(&self, condition: Id) -> Truth {
         let judge = self.judge();
         let constraints = self.constraints.as_deref().unwrap_or_default();

@@ -95,8 +95,8 @@ impl<'a> Interpreter<'a, '_> {
         self.statements(&it.finalbody)
     }
 
-    /// Returns the exceptions that the handlers of a `try` swallow. After such an exception, the script still ends
-    /// successfully, and no later check depends on the exception.
+    /// Returns the exceptions that the handlers of a `try` swallow. An exception is swallowed if the script can still
+    /// end successfully, and no check that can end the script depends on the exception.
     pub(super) fn quiet_catch(&mut self, it: &'a StmtTry) -> Option<Catch> {
         let mut all = Catch::default();
         // The exceptions for which an earlier handler ends the script unsuccessfully.
@@ -170,7 +170,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns the exceptions that handlers for `classes` catch. A class is `None` if it is unknown.
+/// Returns the exceptions that handlers for `classes` catch. An unknown class is `None`.
 fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
     let mut catch = Catch::default();
     for class in classes.flatten() {

@@ -1,5 +1,5 @@
 //! Finds the collections whose elements a check reads, if the check also holds for an empty collection. A run of the
-//! script counts their elements.
+//! script counts the elements of these collections.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -38,8 +38,8 @@ impl Interpreter<'_, '_> {
         while let Some([of]) = values.operands(condition, Op::Not) {
             (condition, holds) = (*of, !holds);
         }
-        // Returns the expression that runs once for each element that a comprehension reads. Counting the elements
-        // that it yields would be wrong: a comprehension that searches for violations yields none if the check
+        // Returns the expression that runs once for each element that a comprehension reads. Counting the yielded
+        // elements would be wrong, because a comprehension that searches for violations yields no element if the check
         // succeeds.
         let taken = |id: Id| {
             let mut of = id;

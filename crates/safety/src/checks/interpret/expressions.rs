@@ -205,7 +205,7 @@ impl<'a> Interpreter<'a, '_> {
         if op == Operator::Div && left == right && !self.values.is_literal(left) {
             return self.values.add(Node::Number(1.0_f64.to_bits(), true));
         }
-        // The order of the operands of a sum or a product of numbers does not matter.
+        // A sum or a product of numbers has the same value for both orders of its operands, so the operands are sorted.
         let is_number = |id: Id| {
             matches!(
                 self.values.type_of(id),

@@ -2,10 +2,10 @@
 //! the script's code. To follow a statement is to determine the values that it binds and to judge its checks. To follow
 //! a function is to follow the statements of its body, with the values of its parameters.
 //!
-//! A name that is assigned in a loop gets an unknown value. So does an object that may have changed, and a name with
-//! different values after the branches of a statement, except after an `if` with one condition. Calls of the script's
-//! own functions are followed to a small depth, so that a check in a function is judged with the arguments of its
-//! calls.
+//! The interpreter gives an unknown value to a name that is assigned in a loop, to an object that may have changed, and
+//! to a name with different values after the branches of a statement. After an `if` with one condition, such a name
+//! gets a value with the operation `Op::IfElse` instead. Calls of the script's own functions are followed to a small
+//! depth, so that a check in a function is judged with the arguments of its calls.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -40,9 +40,9 @@ const CALLS_MAX: usize = 4;
 const LEVEL_MAX: usize = 60;
 /// The maximum number of values. The checks of a script with more values are not judged.
 const VALUES_MAX: usize = 40_000;
-/// If a loop iterates over at most this number of known elements, each element is followed as a possible value of the
-/// loop variable. With more elements, the value of the loop variable is unknown.
-const FUNCTIONS_MAX: usize = 30;
+/// The maximum number of known elements of a loop for which each element is followed as a possible value of the loop
+/// variable. With more elements, the value of the loop variable is unknown.
+const LOOP_ELEMENTS_MAX: usize = 30;
 
 /// Finds the checks that cannot fail, and stores the reason in each of these checks. `conditions` contains the source
 /// range of each check's condition. For each check that is about a collection, returns the expression that a run
@@ -109,6 +109,7 @@ pub(super) fn judge(
 /// The judgement of a check, combined over all calls that reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
+    /// The interpreter has not reached the check.
     Unseen,
     Vacuous(Vacuity),
     /// The check can fail in at least one of the calls.
@@ -221,7 +222,7 @@ struct Interpreter<'a, 'i> {
     /// at the first use.
     changed_attributes: Option<HashSet<&'a str>>,
     /// The values by which the script replaces attributes of imported modules, and assertion methods of objects. The
-    /// key of an attribute is its qualified name. The key of a method is a dot and the method's name.
+    /// key of an attribute is the attribute's qualified name. The key of a method is a dot and the method's name.
     replaced_functions: HashMap<String, Id>,
     /// The object that the current call creates. Set only while the method `__init__` or `__post_init__` of the object
     /// is followed.
@@ -533,7 +534,7 @@ impl<'a> Interpreter<'a, '_> {
         names
     }
 
-    /// For each frame around the current frame, returns its index and its names with their values.
+    /// Returns the index of each frame around the current frame, and the names of that frame with their values.
     pub(super) fn outer_names(&self) -> Vec<(usize, HashMap<&'a str, Id>)> {
         let mut outer = Vec::new();
         let mut at = self.frame;
@@ -580,7 +581,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the result of the function [`exception_flags`] for the script. Computes it at the first use.
+    /// Returns the result of the function [`exception_flags`] for the script. Computes the result at the first use.
     pub(super) fn exception_flags(&mut self) -> &[HashMap<&'a str, Flag<'a>>; 2] {
         let (body, conditions, work) = (self.body, self.conditions, self.work);
         self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))

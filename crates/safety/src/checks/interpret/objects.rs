@@ -199,7 +199,7 @@ impl<'a> Interpreter<'a, '_> {
         true
     }
 
-    /// Marks a literal as the value of a field or a parameter. A comparison with a marked literal does not count as a
+    /// Marks a literal as the value of a field or a parameter. A comparison with a marked literal is not treated as a
     /// comparison of literals. Returns other values unchanged.
     pub(super) fn field(&mut self, value: Id) -> Id {
         let is_number = self.values.literal(value).is_some()

@@ -13,10 +13,9 @@ use super::super::imports::Imports;
 use super::super::influence::{Changes, names};
 use super::super::judge::ClassFacts;
 use super::super::values::{Id, Node, Of, Op, Type};
-use super::{Callable, Closure, FUNCTIONS_MAX, Flow, Interpreter, LEVEL_MAX};
+use super::{Callable, Closure, Flow, Interpreter, LEVEL_MAX, LOOP_ELEMENTS_MAX};
 
-/// The numbers that identify the loops of `for` statements are larger than this number. Smaller numbers identify the
-/// loops in comprehensions.
+/// The lower bound of the numbers that identify `for` statements. Smaller numbers identify the loops in comprehensions.
 const ELEMENTS_FROM: u32 = 1 << 16;
 
 /// Base classes that add no method `__bool__` or `__len__` to a derived class.
@@ -358,7 +357,7 @@ impl<'a> Interpreter<'a, '_> {
             Some(items) if items.windows(2).all(|pair| pair.first() == pair.get(1)) => {
                 items.first().copied().unwrap_or_default()
             }
-            Some(items) if items.len() <= FUNCTIONS_MAX => {
+            Some(items) if items.len() <= LOOP_ELEMENTS_MAX => {
                 let number = self.values.fresh_number();
                 let items: Box<[Id]> = items.into();
                 self.values.op(Op::OneOf(number), items)
@@ -425,6 +424,9 @@ impl<'a> Interpreter<'a, '_> {
         let place = self.classes.len();
         self.classes.push(class);
         let facts = facts_of(class, self.imports);
+        if ["__add__", "__radd__"].iter().any(|it| facts.methods.contains(it)) {
+            self.values.note_operators();
+        }
         self.facts.push(facts);
         let value = self.values.add(Node::Class(place));
         self.bind(&class.name, value);
@@ -433,7 +435,9 @@ impl<'a> Interpreter<'a, '_> {
         let before = self.names_now();
         self.statements(&class.body);
         let mut names = self.names_now();
+        self.work.spend(names.len());
         names.retain(|name, id| before.get(name) != Some(id));
+        names.shrink_to_fit();
         self.class_names.push(names);
         self.set_names(before);
         self.bind(&class.name, value);

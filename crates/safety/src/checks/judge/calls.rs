@@ -81,8 +81,11 @@ impl Judge<'_, '_> {
         let (path, arguments) = values.call(id)?;
         let first = *arguments.first()?;
         match &*path {
-            "bool" | "numpy.all" | "numpy.any" | "numpy.bool_" | "z3.is_true" | "z3.simplify"
-            | "z3.BoolVal" => self.truth_at(first, depth),
+            "numpy.all" => self.quantified_array(true, first, depth),
+            "numpy.any" => self.quantified_array(false, first, depth),
+            "bool" | "numpy.bool_" | "z3.is_true" | "z3.simplify" | "z3.BoolVal" => {
+                self.truth_at(first, depth)
+            }
             "all" | "min" if arguments.len() == 1 => self.quantified(true, first, depth),
             "any" | "max" if arguments.len() == 1 => self.quantified(false, first, depth),
             "hasattr" => Some((true, Vacuity::AlwaysTrue)),
@@ -96,7 +99,7 @@ impl Judge<'_, '_> {
                 Some((true, Vacuity::AlwaysTrue))
             }
             "math.isclose" | "numpy.isclose" | "numpy.allclose" | "cmath.isclose" => {
-                self.is_close(first, *arguments.get(1)?, arguments)
+                self.by_closeness(first, *arguments.get(1)?, arguments)
             }
             "numpy.array_equal" | "operator.eq" => {
                 self.compare(CmpOp::Eq, first, *arguments.get(1)?, depth)
@@ -119,6 +122,18 @@ impl Judge<'_, '_> {
                 (true, _) => None,
             },
             _ => None,
+        }
+    }
+
+    /// Returns the truth value of `numpy.all(…)` or `numpy.any(…)`.
+    fn quantified_array(&self, is_all: bool, array: Id, depth: usize) -> Truth {
+        let of = match self.values.call(array) {
+            Some((path, [of])) if matches!(&*path, "numpy.array" | "numpy.asarray") => *of,
+            _ => array,
+        };
+        match self.values.type_of(of) {
+            Type::List | Type::Tuple => self.quantified(is_all, of, depth),
+            _ => self.truth_at(array, depth),
         }
     }
 

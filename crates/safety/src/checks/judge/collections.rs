@@ -15,7 +15,7 @@ impl Judge<'_, '_> {
         }
         match values.node(of) {
             Node::Op(Op::Comprehension(Of::Generator | Of::List), parts) => {
-                if let Some(why) = self.takes_none(parts, depth) {
+                if let Some(why) = self.reason_for_no_element(parts, depth) {
                     let why = if is_all { Vacuity::Premises } else { why };
                     return Some((is_all, why));
                 }
@@ -24,8 +24,12 @@ impl Judge<'_, '_> {
             }
             Node::Op(Op::List | Op::Tuple | Op::Set, items) => {
                 let truths = items.iter().map(|item| self.truth_at(*item, depth));
-                let deciding = truths.flatten().find(|(holds, _)| *holds != is_all);
-                deciding.map(|(holds, _)| (holds, Vacuity::OrTrue))
+                let truths: Vec<Truth> = truths.collect();
+                let deciding = truths.iter().flatten().find(|(holds, _)| *holds != is_all);
+                match deciding {
+                    Some((holds, _)) => Some((*holds, Vacuity::OrTrue)),
+                    None => truths.into_iter().collect::<Option<Vec<_>>>()?.pop(),
+                }
             }
             _ => None,
         }
@@ -59,8 +63,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the iterables of a comprehension. `parts` are its operands: the element, or the key and the value of a
-    /// dictionary, and then the iterables and the conditions.
+    /// Returns the iterables of a comprehension. `parts` are the operands of the comprehension: the element, or the key
+    /// and the value of a dictionary, and then the iterables and the conditions.
     fn iterables(&self, of: Of, parts: &[Id]) -> impl Iterator<Item = Id> {
         let elements = if of == Of::Dict { 2 } else { 1 };
         let rest = parts.iter().skip(elements).copied();
@@ -68,7 +72,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns the reason why a comprehension yields no element, if one of its conditions is always false.
-    pub(super) fn takes_none(&self, parts: &[Id], depth: usize) -> Option<Vacuity> {
+    pub(super) fn reason_for_no_element(&self, parts: &[Id], depth: usize) -> Option<Vacuity> {
         parts.iter().find_map(|part| {
             let [test] = self.values.operands(*part, Op::Test)? else { return None };
             self.truth_at(*test, depth).filter(|(holds, _)| !holds).map(|(_, why)| why)
@@ -105,9 +109,15 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the reason why a comprehension yields no element. `left` is the comprehension and `right` an empty
-    /// collection, or `left` is the comprehension's length or sum and `right` is 0.
-    pub(super) fn is_never_filled(&self, left: Id, right: Id, depth: usize) -> Option<Vacuity> {
+    /// Returns the reason why a comprehension yields no element, if the comparison of `left` and `right` tests whether
+    /// the comprehension is empty. `left` is the comprehension and `right` an empty collection, or `left` is the
+    /// comprehension's length or sum and `right` is 0.
+    pub(super) fn reason_for_emptiness(
+        &self,
+        left: Id,
+        right: Id,
+        depth: usize,
+    ) -> Option<Vacuity> {
         let values = self.values;
         let none = values.literal(right).is_some_and(|it| it == 0.0);
         let counted = match values.call(left) {
@@ -116,7 +126,7 @@ impl Judge<'_, '_> {
         };
         let is_empty = none && counted != left || self.is_empty(right);
         let Node::Op(Op::Comprehension(_), parts) = values.node(counted) else { return None };
-        if is_empty { self.takes_none(parts, depth) } else { None }
+        if is_empty { self.reason_for_no_element(parts, depth) } else { None }
     }
 
     /// Judges `value in container`.
@@ -127,11 +137,20 @@ impl Judge<'_, '_> {
             // raises an error for an ordinary class. Also assume that the value is a member of the enumeration.
             return Some((true, Vacuity::AlwaysTrue));
         }
-        let Node::Op(Op::Tuple | Op::List | Op::Set, items) = values.node(container) else {
-            return None;
+        let items = match (values.node(container), values.node(value)) {
+            (Node::Op(Op::Tuple | Op::List | Op::Set, items), _) => items,
+            (Node::Op(Op::Dict, items), _) if values.is_literal(value) => {
+                let keys: Vec<Id> = items.iter().copied().step_by(2).collect();
+                let is_literal = keys.iter().all(|key| values.is_literal(*key));
+                return is_literal.then_some((self.includes(&keys, value)?, Vacuity::Constant));
+            }
+            (Node::Text(all), Node::Text(part)) => {
+                return Some((all.contains(&**part), Vacuity::Constant));
+            }
+            _ => return None,
         };
         if values.is_literal(value) && values.is_literal(container) {
-            return Some((items.contains(&value), Vacuity::Constant));
+            return Some((self.includes(items, value)?, Vacuity::Constant));
         }
         let has = |node: &Node<'_>| items.iter().any(|item| values.node(*item) == node);
         let has_path = |path: &str| {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use ruff_python_ast::{CmpOp, Operator};
@@ -40,7 +41,7 @@ impl Judge<'_, '_> {
         if self.is_same(left, right) {
             return Some((is_equal, Vacuity::SameValue));
         }
-        if let Some(why) = self.is_never_filled(left, right, depth)
+        if let Some(why) = self.reason_for_emptiness(left, right, depth)
             && matches!(op, CmpOp::Eq | CmpOp::NotEq | CmpOp::Gt | CmpOp::LtE)
         {
             return Some((is_equal, why));
@@ -85,18 +86,148 @@ impl Judge<'_, '_> {
             .or_else(|| self.by_rounding(op, left, right, depth))
     }
 
+    /// Returns the result of comparing two literals; `None` if Python raises an exception, or if the result is unknown.
     pub(super) fn compare_literals(&self, op: CmpOp, left: Id, right: Id) -> Option<bool> {
-        let (left, right) = (self.values.literal(left)?, self.values.literal(right)?);
+        match op {
+            CmpOp::Eq => return self.are_equal_literals(left, right),
+            CmpOp::NotEq => return self.are_equal_literals(left, right).map(|equal| !equal),
+            _ => {}
+        }
+        let sets = self.set_literal(left).zip(self.set_literal(right));
+        let order = match sets {
+            Some((left, right)) => {
+                let (is_subset, is_superset) =
+                    (self.includes_all(right, left)?, self.includes_all(left, right)?);
+                match (is_subset, is_superset) {
+                    (true, true) => Some(Ordering::Equal),
+                    (true, false) => Some(Ordering::Less),
+                    (false, true) => Some(Ordering::Greater),
+                    (false, false) => None,
+                }
+            }
+            None => Some(self.order_of_literals(left, right)?),
+        };
         Some(match op {
-            CmpOp::Lt => left < right,
-            CmpOp::LtE => left <= right,
-            CmpOp::Gt => left > right,
-            CmpOp::GtE => left >= right,
-            // The numbers 1 and 1.0 are equal.
-            CmpOp::Eq => (left - right).abs() == 0.0,
-            CmpOp::NotEq => (left - right).abs() != 0.0,
+            CmpOp::Lt => order.is_some_and(Ordering::is_lt),
+            CmpOp::LtE => order.is_some_and(Ordering::is_le),
+            CmpOp::Gt => order.is_some_and(Ordering::is_gt),
+            CmpOp::GtE => order.is_some_and(Ordering::is_ge),
             _ => return None,
         })
+    }
+
+    /// Returns whether two literals are equal. The numbers 1 and 1.0 are equal.
+    pub(super) fn are_equal_literals(&self, left: Id, right: Id) -> Option<bool> {
+        self.spend()?;
+        let values = self.values;
+        let (left, right) = (values.original(left), values.original(right));
+        if let Some((left, right)) = self.number_or_bool(left).zip(self.number_or_bool(right)) {
+            return Some(left.partial_cmp(&right) == Some(Ordering::Equal));
+        }
+        if left == right {
+            return Some(true);
+        }
+        if let Some((left, right)) = self.set_literal(left).zip(self.set_literal(right)) {
+            return Some(self.includes_all(left, right)? && self.includes_all(right, left)?);
+        }
+        match (values.node(left), values.node(right)) {
+            (Node::Op(Op::Tuple, left), Node::Op(Op::Tuple, right))
+            | (Node::Op(Op::List, left), Node::Op(Op::List, right)) => {
+                if left.len() != right.len() {
+                    return Some(false);
+                }
+                self.all_equal(left.iter().zip(right.iter()))
+            }
+            (Node::Op(Op::Dict, left), Node::Op(Op::Dict, right)) => {
+                let (left, right) = (left.as_chunks().0, right.as_chunks().0);
+                let is_same_size = left.len() == right.len();
+                Some(is_same_size && self.includes_items(left, right)?)
+            }
+            _ => Some(false),
+        }
+    }
+
+    fn all_equal<'i>(&self, mut pairs: impl Iterator<Item = (&'i Id, &'i Id)>) -> Option<bool> {
+        let differs = pairs.find_map(|(one, other)| match self.are_equal_literals(*one, *other) {
+            Some(true) => None,
+            other => Some(other),
+        });
+        differs.unwrap_or(Some(true))
+    }
+
+    /// Returns whether the dictionary display `all` has an equal item for each item of `some`.
+    fn includes_items(&self, all: &[[Id; 2]], some: &[[Id; 2]]) -> Option<bool> {
+        for [key, value] in some {
+            let mut has_item = false;
+            // A later item replaces an earlier item with the same key.
+            for [other, of] in all.iter().rev() {
+                if self.are_equal_literals(*key, *other)? {
+                    has_item = self.are_equal_literals(*value, *of)?;
+                    break;
+                }
+            }
+            if !has_item {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Returns whether `all` has an equal element for each element of `some`.
+    fn includes_all(&self, all: &[Id], some: &[Id]) -> Option<bool> {
+        for element in some {
+            if !self.includes(all, *element)? {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Returns whether `all` has an element that is equal to `element`. All are literals.
+    pub(super) fn includes(&self, all: &[Id], element: Id) -> Option<bool> {
+        for other in all {
+            if self.are_equal_literals(element, *other)? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    fn set_literal(&self, id: Id) -> Option<&[Id]> {
+        self.values.operands(self.values.original(id), Op::Set)
+    }
+
+    fn number_or_bool(&self, id: Id) -> Option<f64> {
+        match self.values.node(id) {
+            Node::True => Some(1.0),
+            Node::False => Some(0.0),
+            _ => self.values.literal(id),
+        }
+    }
+
+    /// Returns the order of two numbers, strings or sequences; `None` if Python cannot compare them.
+    fn order_of_literals(&self, left: Id, right: Id) -> Option<Ordering> {
+        self.spend()?;
+        let values = self.values;
+        let (left, right) = (values.original(left), values.original(right));
+        if let Some((left, right)) = self.number_or_bool(left).zip(self.number_or_bool(right)) {
+            return left.partial_cmp(&right);
+        }
+        match (values.node(left), values.node(right)) {
+            (Node::Text(left), Node::Text(right)) | (Node::Bytes(left), Node::Bytes(right)) => {
+                Some(left.cmp(right))
+            }
+            (Node::Op(Op::Tuple, left), Node::Op(Op::Tuple, right))
+            | (Node::Op(Op::List, left), Node::Op(Op::List, right)) => {
+                for (one, other) in left.iter().zip(right.iter()) {
+                    if !self.are_equal_literals(*one, *other)? {
+                        return self.order_of_literals(*one, *other);
+                    }
+                }
+                Some(left.len().cmp(&right.len()))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the value that a name has if no exception was raised.
@@ -155,8 +286,8 @@ impl Judge<'_, '_> {
         while let Some((path, [of])) = self.values.call(id) {
             let is_kept = match &*path {
                 "float" => self.values.type_of(*of) == Type::Float,
-                // Assume that the conversion does not change the type. If it does, the check fails when the script
-                // runs.
+                // Assume that the conversion does not change the type. If the type changes, the check fails when the
+                // script runs.
                 "list" | "tuple" | "set" | "dict" | "frozenset" => true,
                 "str" => self.values.type_of(*of) == Type::Text,
                 _ => false,
@@ -208,9 +339,9 @@ impl Judge<'_, '_> {
             return;
         }
         match values.node(id) {
-            // The script may define the operators of the object.
+            // The script may define the operators of the object. The order of strings and sequences matters.
             Node::Op(Op::Binary(_), parts)
-                if parts.iter().any(|part| values.is_instance(*part)) =>
+                if parts.iter().any(|part| !values.is_commutative(*part)) =>
             {
                 *sum.entry(id).or_default() += sign;
             }

@@ -21,7 +21,13 @@ impl Judge<'_, '_> {
         let is_number = |id: &Id| {
             let of = self.values.type_of(*id);
             matches!(of, Type::Int | Type::Float | Type::Fraction | Type::Decimal)
-                || matches!(self.values.node(*id), Node::Op(Op::Binary(_), _))
+                || matches!(
+                    self.values.node(*id),
+                    Node::Op(
+                        Op::Binary(Operator::Add | Operator::Mult | Operator::Div | Operator::Pow),
+                        _
+                    )
+                )
         };
         let is_comparison = |id: &Id| matches!(self.values.node(*id), Node::Op(Op::Compare(_), _));
         if operands.iter().any(is_number) && operands.iter().any(is_comparison) {

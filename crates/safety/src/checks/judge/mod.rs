@@ -46,8 +46,7 @@ pub(super) struct Judge<'v, 'a> {
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct ClassFacts<'a> {
-    /// Whether all objects of the class are true. This requires that neither the class nor a base defines `__bool__`
-    /// or `__len__`.
+    /// Whether all objects of the class are true, because neither the class nor a base defines `__bool__` or `__len__`.
     pub(super) is_true: bool,
     /// Whether the class has a method `__eq__` that returns true for all objects of the class.
     pub(super) equals_all: bool,
@@ -114,7 +113,9 @@ impl Judge<'_, '_> {
             Op::Tuple | Op::List | Op::Set | Op::Dict => Some((false, Vacuity::Constant)),
             Op::Comprehension(Of::Generator) => Some((true, Vacuity::TrueObject)),
             Op::Comprehension(_) if self.is_filled(id) => Some((true, Vacuity::TrueObject)),
-            Op::Comprehension(_) => self.takes_none(operands, depth).map(|why| (false, why)),
+            Op::Comprehension(_) => {
+                self.reason_for_no_element(operands, depth).map(|why| (false, why))
+            }
             Op::Zero => Some((false, Vacuity::SameValue)),
             Op::Flag => Some((truth(*operands.first()?)?.0, Vacuity::NoException)),
             Op::Copy => truth(*operands.first()?),
@@ -173,8 +174,8 @@ impl Judge<'_, '_> {
         last.flatten().map(|why| (true, why))
     }
 
-    /// Returns whether `id` compares the variable of a loop over literals with another literal, and is false for each
-    /// of them.
+    /// Returns whether `id` compares the variable of a loop over literals with another literal, and the comparison is
+    /// false for each element of the loop.
     fn holds_for_none(&self, id: Id) -> bool {
         let Node::Op(Op::Compare(op), sides) = self.values.node(id) else { return false };
         let [left, right] = **sides else { return false };

@@ -24,7 +24,7 @@ impl Judge<'_, '_> {
         let values = self.values;
         let difference = match (&values.call(left), values.method(left)) {
             (Some((path, [of])), _) if matches!(&**path, "abs" | "math.fabs" | "numpy.abs") => *of,
-            _ => return self.is_derived(left, right),
+            _ => return self.by_derived_bound(left, right),
         };
         let accepts = |why| Some((true, why));
         if self.is_zero(difference) {
@@ -34,7 +34,7 @@ impl Judge<'_, '_> {
         if sum.is_empty() {
             return accepts(Vacuity::SameValue);
         }
-        if let Some(derived) = self.is_derived(left, right) {
+        if let Some(derived) = self.by_derived_bound(left, right) {
             return Some(derived);
         }
         let Some(tolerance) = self.tolerance(right) else {
@@ -94,7 +94,7 @@ impl Judge<'_, '_> {
     }
 
     /// Judges a comparison with a bound that is computed from the bounded value: `error <= error * 1.01`.
-    pub(super) fn is_derived(&self, value: Id, bound: Id) -> Truth {
+    pub(super) fn by_derived_bound(&self, value: Id, bound: Id) -> Truth {
         let Node::Op(Op::Binary(operator), parts) = self.values.node(bound) else { return None };
         let other = parts.iter().find(|part| **part != value)?;
         let number = self.values.literal(*other)?;
@@ -164,7 +164,7 @@ impl Judge<'_, '_> {
     }
 
     /// Judges `isclose(a, b)` by its tolerances.
-    pub(in super::super) fn is_close(&self, left: Id, right: Id, arguments: &[Id]) -> Truth {
+    pub(in super::super) fn by_closeness(&self, left: Id, right: Id, arguments: &[Id]) -> Truth {
         let values = self.values;
         if self.is_same(left, right) {
             return Some((true, Vacuity::SameValue));
@@ -221,7 +221,7 @@ impl Judge<'_, '_> {
         let (one, other) = (*of_left.first()?, *of_right.first()?);
         let is_coarse = match &*path {
             "type" => true,
-            // Compared with the truth value of a literal, most results are equal.
+            // If one side is `bool` of a literal, the sides are equal for most values of the other side.
             "bool" => values.is_literal(one) || values.is_literal(other),
             "int" | "round" | "max" | "min" | "abs" | "math.floor" => {
                 let differ = match (values.number(one), values.number(other)) {

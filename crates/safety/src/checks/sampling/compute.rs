@@ -9,7 +9,7 @@ use super::super::values::{self, Id};
 use super::Mode;
 use super::steps::{Domain, Function, Literal, Value};
 
-/// The relative difference up to which two numbers count as equal in a sample.
+/// The relative difference up to which two numbers are treated as equal in a sample.
 const SAME: f64 = 1e-9;
 
 /// Generates pseudo-random numbers that depend only on the index of a step and the index of a sample.

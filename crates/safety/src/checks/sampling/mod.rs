@@ -2,8 +2,8 @@
 //! has the same truth value in all samples, the check also holds for other claims and data. Then the check cannot
 //! refute the script's claim.
 //!
-//! Equal literals stay equal in a sample, because they have the same `Id`. So a value that the script computes twice
-//! in the same way is the same in each sample.
+//! Equal literals have the same `Id` (`values`), so a sample replaces them by equal numbers. Within one sample, two
+//! values that the script computes in the same way are therefore equal.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -44,9 +44,9 @@ enum Mode {
     /// change as in `All`.
     Data,
     /// Values change by orders of magnitude. Unknown values, and literals that are values of names, parameters or
-    /// elements, may change their sign. Bounds of comparisons, tolerances, digits, moduli and exponents stay the same.
+    /// elements, may change their sign. Bounds of comparisons, tolerances, digits, moduli and exponents do not change.
     Wide,
-    /// Literals stay the same. Each unknown number and each element of a loop equals the index of the sample.
+    /// Literals do not change. Each unknown number and each element of a loop equals the index of the sample.
     Exact,
 }
 
@@ -211,8 +211,8 @@ impl Judge<'_, '_> {
         bounds.into_iter().all(|bound| self.is_computed_from(bound, value))
     }
 
-    /// Returns whether a value is computed from `source` by operators only. A function can return any value. Returns false
-    /// if `source` is a literal.
+    /// Returns whether a value is computed from `source` by operators only. Does not follow calls, because a function
+    /// can return any value. Returns false if `source` is a literal.
     fn is_computed_from(&self, id: Id, source: Id) -> bool {
         let (mut todo, mut steps) = (vec![id], 0);
         while let Some(id) = todo.pop() {

@@ -306,6 +306,9 @@ impl<'v, 'a> Plan<'v, 'a> {
     }
 
     fn binary(&mut self, operator: Operator, operands: &[Id], depth: usize) -> Option<Step> {
+        if operands.iter().any(|operand| self.values.may_define_operators(*operand)) {
+            return None;
+        }
         let right = operands.get(1..)?;
         let literal = right.first().and_then(|it| self.values.literal(*it));
         let function = match (operator, literal) {

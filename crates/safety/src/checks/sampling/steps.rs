@@ -18,7 +18,9 @@ pub(super) enum Domain {
     /// Numbers from 0 to 1.
     Share,
     Bool,
+    /// A collection of numbers.
     Many,
+    /// A string that differs from all other strings.
     Text,
 }
 
@@ -36,6 +38,7 @@ pub(super) enum Function {
     Or,
     IfElse,
     Compare(CmpOp),
+    /// One of the operands, as the value of a loop variable. The number identifies the loop.
     Choose(u32),
     /// An element of a collection. The number identifies the loop.
     Element(u32),
@@ -50,8 +53,11 @@ pub(super) enum Function {
     Max,
     Mean,
     Count,
+    /// The distinct elements of a collection.
     Distinct,
+    /// The number of distinct elements of a collection. The operand is the length of the collection.
     DistinctCount,
+    /// The value of the operand.
     Same,
     Math(fn(f64) -> f64),
     Quotient,
