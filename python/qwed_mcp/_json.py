@@ -11,7 +11,8 @@ def encode(value: Any) -> bytes:
     UTF-8 lacks a character, and RecursionError if the value is nested too deeply.
     """
     text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
-    # `json.dumps` would write the key 1 as "1". It has found all circles, so this loop ends.
+    # Check the types of keys here, because `json.dumps` writes the key 1 as "1". `json.dumps` has rejected circular
+    # references, so this loop ends.
     rest = [value]
     while rest:
         item = rest.pop()

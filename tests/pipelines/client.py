@@ -35,6 +35,7 @@ from qwed_mcp.client import (
     Script,
     StartError,
     Verifier,
+    _formats,
     _process,
     last_code_block,
     tests_of,
@@ -84,6 +85,12 @@ def real_async(**settings):
 
 def stand_in(**settings):
     return Verifier(binary=STAND_IN, workers=2, **settings)
+
+
+def submit(verifier, code, **asked):
+    waiter = _process.Waiter()
+    verifier._submit(Script(code, **asked), waiter)
+    return waiter
 
 
 class Answers(unittest.TestCase):
@@ -269,6 +276,17 @@ class Answers(unittest.TestCase):
         ]:
             with self.subTest(wrong=wrong), self.assertRaises(ValueError):
                 tests_of(wrong)
+        pickled = pickle.dumps(json.dumps(functional))
+        truncated = base64.b64encode(zlib.compress(pickled)[:-4]).decode()
+        for size, private, said in [
+            (len(pickled), truncated, "are truncated"),
+            (len(pickled) - 1, truncated, "have more than"),
+            (len(pickled) - 1, packed(pickled), "have more than"),
+        ]:
+            with mock.patch.object(_formats, "PRIVATE_BYTES_MAX", size), self.assertRaisesRegex(ValueError, said):
+                tests_of({**row, "private_test_cases": private})
+        with mock.patch.object(_formats, "PRIVATE_BYTES_MAX", len(pickled)):
+            self.assertEqual(tests_of(row), [call, call])
         result = self.verifier.run("def f(a, b):\n    return b in 'abc'", tests=tests_of(row))
         self.assertTrue(result.verdict())
 
@@ -500,7 +518,7 @@ class BrokenPrograms(unittest.TestCase):
         for variables, repeats in [({}, 2), ({"QWED_MCP_VACUITY": "On"}, 10)]:
             with stand_in(timeout=10, environment={**os.environ, **variables}) as verifier:
                 process = verifier._process
-                verifier._submit(Script("silent", tests=[("", "")] * 3))
+                submit(verifier, "silent", tests=[("", "")] * 3)
                 wait_for(lambda: process._run is not None and process._run.sent, "the script is on its way")
                 run, allowed = process._run, 10 * 3 * repeats + _process.SILENCE_SECONDS_MAX
                 for silence, is_stuck in [(allowed - 20, False), (allowed + 1, True)]:
@@ -518,10 +536,12 @@ class BrokenPrograms(unittest.TestCase):
 
         def failing(thread):
             starts.append(thread)
+            # Decide before the start, because the thread starts another thread.
+            is_failing = len(starts) == fails
             # Ctrl-C interrupts the caller, but the thread runs.
-            if len(starts) != fails or kind is KeyboardInterrupt:
+            if not is_failing or kind is KeyboardInterrupt:
                 start(thread)
-            if len(starts) == fails:
+            if is_failing:
                 raise kind("no thread")
 
         for kind, fails in itertools.product([RuntimeError, KeyboardInterrupt], [1, 2]):
@@ -531,8 +551,8 @@ class BrokenPrograms(unittest.TestCase):
                     with mock.patch.object(threading.Thread, "start", failing):
                         with self.assertRaises((StartError, KeyboardInterrupt)):
                             verifier.run("ok 1")
-                    answers = [verifier._submit(Script(f"ok {number}")) for number in range(200)]
-                    outputs = [answer.result(SECONDS_MAX / 4).stdout for answer in answers]
+                    waiters = [submit(verifier, f"ok {number}") for number in range(200)]
+                    outputs = [waiter.answers.get(timeout=SECONDS_MAX / 4).stdout for waiter in waiters]
                     self.assertEqual(outputs, [str(number) for number in range(200)])
         for pid in pids:
             wait_for_end(pid)
@@ -561,21 +581,53 @@ class BrokenPrograms(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=SECONDS_MAX)
         self.assertEqual((done.stdout, done.stderr), ("outer ['inner']\n['inner', 'inner']\n", ""))
 
+    def test_a_signal_handler_may_call_at_any_line_of_a_map(self):
+        source = (
+            "import itertools, os, signal, sys\n"
+            "from qwed_mcp.client import Verifier\n"
+            f"verifier = Verifier(binary={str(STAND_IN)!r}, workers=1)\n"
+            "verifier.run('ok')\n"
+            "outputs = []\n"
+            # Calls like a signal handler, before one line of `map` or of a function that `map` calls. The program has
+            # not answered the script of `map` before.
+            "def trace(frame, event, _):\n"
+            "    global lines_left\n"
+            "    lines_left -= event == 'line'\n"
+            "    if lines_left == 0 or frame.f_code.co_name == 'result':\n"
+            "        os.kill(verifier.pid, signal.SIGCONT)\n"
+            "    if event == 'line' and lines_left == 0:\n"
+            "        outputs.append(verifier.run('ok inner').stdout)\n"
+            "    return trace\n"
+            "for ordered in [True, False]:\n"
+            "    for lines in itertools.count(1):\n"
+            "        lines_left = lines\n"
+            "        os.kill(verifier.pid, signal.SIGSTOP)\n"
+            "        sys.settrace(trace)\n"
+            "        outputs += [result.stdout for result in verifier.map(['ok outer'], ordered=ordered)]\n"
+            "        sys.settrace(None)\n"
+            "        if lines_left > 0: break\n"
+            "    print(lines > 20, outputs.count('outer') == lines, outputs.count('inner') == lines - 1)\n"
+            "    outputs.clear()\n"
+        )
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=SECONDS_MAX)
+        self.assertEqual((done.stdout, done.stderr), ("True True True\n" * 2, ""))
+
     def test_a_finalizer_does_not_stop_the_thread_that_delivers_answers(self):
         errors = []
 
-        def finalize(_):
-            try:
-                verifier.run("ok 2")
-            except RuntimeError as error:
-                errors.append(str(error))
+        class Finalizing(_process.Waiter):
+            # This method runs on the thread on which a finalizer might run.
+            def deliver(self, answer):
+                try:
+                    verifier.run("ok 2")
+                except RuntimeError as error:
+                    errors.append(str(error))
+                super().deliver(answer)
 
         with stand_in() as verifier:
-            with _process._starting:
-                answer = verifier._submit(Script("ok 1"))
-                # The callback runs on the thread on which a finalizer might run.
-                answer.add_done_callback(finalize)
-            self.assertEqual([verifier.run("ok 3").stdout, answer.result().stdout], ["3", "1"])
+            waiter = Finalizing()
+            verifier._submit(Script("ok 1"), waiter)
+            self.assertEqual([verifier.run("ok 3").stdout, waiter.result().stdout], ["3", "1"])
         [error] = errors
         self.assertIn("cannot wait for an answer", error)
 
@@ -587,8 +639,11 @@ class BrokenPrograms(unittest.TestCase):
             with self.assertRaisesRegex(StartError, "exit code 2"):
                 list(verifier.map(["exit 2 no", *["ok 1"] * 20]))
             self.assertEqual(verifier.run("ok 1").stdout, "1")
-        with Verifier(binary="/nonexistent/qwed-mcp") as verifier, self.assertRaisesRegex(StartError, "cannot be started"):
-            verifier.run("print(1)")
+        for binary, environment, kind in [("/nonexistent/qwed-mcp", None, FileNotFoundError), (STAND_IN, {"a": 1}, TypeError)]:
+            verifier = Verifier(binary=binary, environment=environment)
+            with verifier, self.assertRaisesRegex(StartError, "cannot be started") as raised:
+                verifier.run("print(1)")
+            self.assertIsInstance(raised.exception.__cause__, kind)
         with Verifier(binary=program, environment={}) as verifier, self.assertRaises((StartError, InfraError)) as raised:
             # Without this variable, the admin gate is closed. The script is not judged as wrong.
             verifier.run("print(1)").verdict()
@@ -627,7 +682,7 @@ class Ends(unittest.TestCase):
             try:
                 verifier.run(ENDLESS)
             except ClosedError as error:
-                errors.append(str(error))
+                errors.append(error)
 
         threads = [threading.Thread(target=wait) for _ in range(4)]
         for thread in threads:
@@ -636,7 +691,8 @@ class Ends(unittest.TestCase):
         verifier.close()
         for thread in threads:
             thread.join()
-        self.assertEqual(errors, ["the verifier was closed before the answer arrived"] * 4)
+        self.assertEqual([str(error) for error in errors], ["the verifier was closed before the answer arrived"] * 4)
+        self.assertEqual(len(set(errors)), 4, "each call raises its own exception")
         wait_for_end(pid)
         verifier.close()
         with self.assertRaisesRegex(ClosedError, "closed"):
@@ -731,6 +787,32 @@ class Forks(unittest.TestCase):
             self.assertEqual(verifier.run("print(3)").stdout, "3")
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(verifier.pid, pid)
+
+    def test_a_fork_does_not_wait_for_answers_of_its_parent(self):
+        for ordered in [True, False]:
+            children = []
+
+            def scripts():
+                yield "silent"
+                children.append(os.fork())
+                if children == [0]:
+                    # Without an answer, this signal ends the fork.
+                    signal.alarm(SECONDS_MAX)
+                else:
+                    raise KeyError("parent")
+
+            with self.subTest(ordered=ordered), stand_in() as verifier:
+                code = 1
+                try:
+                    list(verifier.map(scripts(), ordered=ordered))
+                except ClosedError as error:
+                    code = 0 if "the parent process" in str(error) and verifier.run("ok 1").stdout == "1" else 2
+                except KeyError:
+                    pass
+                finally:
+                    if children == [0]:
+                        os._exit(code)
+                self.assertEqual(os.waitpid(children[0], 0)[1], 0)
 
     def test_a_fork_does_not_keep_the_process(self):
         with real() as verifier:

@@ -10,7 +10,7 @@ class StartError(VerifierError):
 
 
 class ClosedError(VerifierError):
-    """The verifier was closed before the call, or before the answer arrived."""
+    """The verifier was closed before the call or before the answer arrived, or the answer belongs to a fork's parent."""
 
 
 class InfraError(VerifierError):

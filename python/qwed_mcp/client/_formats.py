@@ -100,9 +100,11 @@ def _cases(written: Any) -> Sequence[Mapping[str, Any]]:
         pass
     try:
         unpacking = zlib.decompressobj()
-        packed = unpacking.decompress(base64.b64decode(written), PRIVATE_BYTES_MAX)
-        if not unpacking.eof:
+        packed = unpacking.decompress(base64.b64decode(written), PRIVATE_BYTES_MAX + 1)
+        if len(packed) > PRIVATE_BYTES_MAX:
             raise ValueError(f"the private tests have more than {PRIVATE_BYTES_MAX} bytes")
+        if not unpacking.eof:
+            raise ValueError("the private tests are truncated")
         return _list(json.loads(_pickled_text(packed)), "test cases")
     except (binascii.Error, zlib.error) as error:
         raise ValueError(f"the private tests cannot be read: {error}") from error

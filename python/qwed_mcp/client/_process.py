@@ -16,8 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from concurrent.futures import Future
-from typing import Any, Deque, Dict, List, Mapping, Optional, Set
+from typing import Any, Deque, Dict, List, Mapping, Optional, Set, Union
 
 from ._errors import ClosedError, StartError
 from ._result import Result, named, result_of, without_verdict
@@ -44,47 +43,51 @@ READ_BYTES = 1 << 16
 UNUSABLE = 2
 
 
-class _Answer(Future[Result]):
-    """The future result of a line.
+class Waiter:
+    """Receives the answers to the lines of a call: results and errors.
 
-    A thread that waits for it holds no lock of this future. Otherwise, a signal handler that interrupts the wait and
-    waits for another answer could block the thread that delivers both answers.
+    A signal handler may interrupt a caller at any point, and wait for another answer. So the threads that deliver
+    answers must not wait for a lock that a caller may hold. For example, the methods of `Future` hold a lock.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._pending = pending = threading.Lock()
-        pending.acquire()
-        self.add_done_callback(lambda _: pending.release())
+        self.answers: "queue.SimpleQueue[Union[Result, Exception]]" = queue.SimpleQueue()
+        # True after the call. Its lines are then neither sent nor repeated.
+        self.is_cancelled = False
 
-    def result(self, timeout: Optional[float] = None) -> Result:
-        if self._pending.acquire(timeout=-1 if timeout is None else timeout):
-            self._pending.release()
-        return super().result(0)
+    def deliver(self, answer: Union[Result, Exception]) -> None:
+        self.answers.put(answer)
+
+    def result(self) -> Result:
+        """Waits for the next answer. Returns the result, or raises the error."""
+        answer = self.answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class _Line:
     """A line that waits for its answer."""
 
-    __slots__ = ("future", "id", "lost", "meta", "request", "seconds")
+    __slots__ = ("id", "lost", "meta", "request", "seconds", "waiter")
 
-    def __init__(self, request: Request, seconds: float, id: str, meta: Any) -> None:
+    def __init__(self, request: Request, seconds: float, id: str, meta: Any, waiter: Waiter) -> None:
         self.request = request
         self.seconds = seconds
         self.id = id
         self.meta = meta
+        self.waiter = waiter
         # The number of processes that died after they may have begun this line.
         self.lost = 0
-        self.future = _Answer()
 
     def answer(self, result: Result) -> None:
-        # This returns False if the caller has cancelled.
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_result(named(result, self.id, self.meta))
+        self.waiter.deliver(named(result, self.id, self.meta))
 
     def fail(self, error: Exception) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        # Each line needs its own exception, because `raise` adds a traceback to the exception.
+        own = type(error)(*error.args)
+        own.__cause__ = error.__cause__
+        self.waiter.deliver(own)
 
     def give_up(self, reason: str) -> None:
         self.answer(without_verdict(self.id, "infra_error", reason, max(self.lost, 1), self.meta))
@@ -154,8 +157,8 @@ class BatchProcess:
         self._serving = threading.Lock()
         self._threads: Set[threading.Thread] = set()
 
-    def submit(self, request: Request, id: Optional[str], meta: Any) -> "Future[Result]":
-        """Submits a line, and returns its future result. The result is StartError if the program cannot be started.
+    def submit(self, request: Request, id: Optional[str], meta: Any, waiter: Waiter) -> None:
+        """Submits a line. The waiter receives its result, or StartError if the program cannot be started.
 
         Raises ClosedError after `close`, and RuntimeError if a finalizer calls this on a thread of a verifier.
         """
@@ -165,17 +168,16 @@ class BatchProcess:
             raise ClosedError("the verifier is closed")
         # A float, because a product of large integers may not fit into a float.
         seconds = float(request.timeout or self._timeout) * request.runs
-        line = _Line(request, seconds, str(next(self._numbers)) if id is None else id, meta)
+        line = _Line(request, seconds, str(next(self._numbers)) if id is None else id, meta, waiter)
         try:
             self._waiting.append(line)
             self._wake()
         except BaseException:
-            line.future.cancel()
+            waiter.is_cancelled = True
             raise
-        return line.future
 
     def _wake(self) -> None:
-        """Wakes the writer, and starts a thread that serves lines if none does."""
+        """Wakes the writer. Starts a thread that serves lines if no thread serves lines."""
         run = self._run
         if run is not None:
             run.wakes.put(None)
@@ -188,7 +190,7 @@ class BatchProcess:
     def pid(self) -> Optional[int]:
         """Returns the PID of the process. None if no process runs."""
         run = self._run
-        return run.process.pid if run is not None else None
+        return run.process.pid if run is not None and not run.has_ended else None
 
     def close(self) -> None:
         """Ends the process. Lines without an answer fail."""
@@ -207,19 +209,24 @@ class BatchProcess:
             run.wakes.put(None)
 
     def forget(self) -> None:
-        """Drops the process and its lines in a forked child, because they belong to the parent."""
+        """Drops the process and fails its lines in a forked child, because they belong to the parent."""
         run = self._run
+        lines = list(self._waiting)
         self._begin()
         if run is not None:
+            lines += run.sent.values()
             # Close the pipes. Otherwise the process would not notice the end of the parent.
             run.close()
             # Set a return code, because only the parent can wait for the process.
             run.process.returncode = 0
+        for line in lines:
+            line.fail(ClosedError("the answer belongs to the parent process"))
 
     def _serve(self) -> None:
-        """Runs the program while lines wait. Returns at once if another thread does this."""
+        """Runs the program while lines wait. Returns at once if another thread runs it."""
         self._threads.add(threading.current_thread())
-        # The last test for waiting lines comes after the lock is released. A caller starts no thread while it is locked.
+        # The last check for waiting lines comes after the release of the lock, because callers start no thread while
+        # the lock is held.
         while self._waiting and self._serving.acquire(blocking=False):
             try:
                 self._serve_run()
@@ -242,6 +249,7 @@ class BatchProcess:
             failed = StartError(f"failed to use {self._command[0]}: {error!r}")
             run.process.kill()
         self._after(run, writer, failed)
+        self._run = None
 
     def _start(self) -> _Run:
         if self._is_closed:
@@ -263,7 +271,7 @@ class BatchProcess:
                 env=self._environment,
             )
             self._run = run = _Run(process, os.environ if self._environment is None else self._environment)
-        except OSError as error:
+        except Exception as error:
             raise StartError(f"{self._command[0]} cannot be started: {error}") from error
         finally:
             starting.release()
@@ -276,12 +284,14 @@ class BatchProcess:
             if not self._waiting or len(run.sent) >= self._sent_max:
                 run.wakes.get()
                 continue
-            line = self._waiting.popleft()
-            if line.future.cancelled():
+            if self._waiting[0].waiter.is_cancelled:
+                self._waiting.popleft()
                 continue
             if not run.sent:
                 run.last_sign = time.monotonic()
-            run.sent[str(next(run.lines))] = line
+            # A line without an answer is always in `sent` or `_waiting`, because a forked child searches both.
+            run.sent[str(next(run.lines))] = line = self._waiting[0]
+            self._waiting.popleft()
             rest = memoryview(line.request.line)
             try:
                 while rest:
@@ -332,8 +342,6 @@ class BatchProcess:
             if result.status == "cancelled":
                 # The program is ending. `_after` handles its lines.
                 return True
-            run.sent.pop(key, None)
-            run.wakes.put(None)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # Kill the process, because it is unknown to which line this answer belongs.
             run.said += f"\n{self._command[0]} sent an invalid answer ({error!r})".encode()
@@ -341,6 +349,8 @@ class BatchProcess:
             return False
         if line is not None:
             line.answer(result)
+        run.sent.pop(key, None)
+        run.wakes.put(None)
         return True
 
     def _look_at_the_clock(self, run: _Run) -> None:
@@ -366,7 +376,6 @@ class BatchProcess:
         if writer.ident is not None:
             writer.join()
         self._read_last_words(run)
-        self._run = None
         run.close()
         reason = self._reason(run, code)
         sent = list(run.sent.values())
@@ -377,20 +386,22 @@ class BatchProcess:
         if error is not None:
             self._fail(sent, error)
             return
-        # Only the first lines lose an attempt. The program begins lines in order, one for each worker.
+        # Count an attempt only for the first lines, because the program begins lines in order, one for each worker.
         for line in sent[: self._workers]:
             line.lost += 1
         for line in reversed(sent):
-            if line.lost < ATTEMPTS_MAX and not line.future.cancelled():
+            if line.lost < ATTEMPTS_MAX and not line.waiter.is_cancelled:
                 self._waiting.appendleft(line)
             else:
                 line.give_up(f"the program ended {ATTEMPTS_MAX} times while it had this script: {reason}")
 
     def _fail(self, sent: List[_Line], error: Exception) -> None:
-        while self._waiting:
-            sent.append(self._waiting.popleft())
-        for line in sent:
+        # Exclude lines that callers submit from now on, because the next start may succeed.
+        waiting = list(self._waiting)
+        for line in sent + waiting:
             line.fail(error)
+        for _ in waiting:
+            self._waiting.popleft()
 
     def _read_last_words(self, run: _Run) -> None:
         os.set_blocking(run.stderr, False)

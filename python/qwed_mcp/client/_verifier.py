@@ -2,16 +2,14 @@
 
 import asyncio
 import os
-import queue
 import sys
 import weakref
 from collections import deque
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, AsyncIterable, AsyncIterator, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Type, Union
 
 from .. import _program
-from ._process import BatchProcess
+from ._process import BatchProcess, Waiter
 from ._result import Result, without_verdict
 from ._script import Expect, Input, Script, ScriptLike, Test, _seconds, _whole, request_of, script_of
 
@@ -100,20 +98,19 @@ class _Settings:
         """The PID of the process. None if no process runs."""
         return self._process.pid()
 
-    def _submit(self, script: Script) -> "Future[Result]":
-        return self._process.submit(request_of(script), script.id, script.meta)
+    def _submit(self, script: Script, waiter: Waiter) -> None:
+        self._process.submit(request_of(script), script.id, script.meta, waiter)
 
-    def _submit_item(self, number: int, item: ScriptLike) -> "Future[Result]":
-        """Returns the future result of an item of `map`: `invalid` if the item cannot be sent as a line."""
+    def _submit_item(self, number: int, item: ScriptLike, waiter: Waiter) -> None:
+        """Submits an item of `map`. Its result is `invalid` if it cannot be sent as a line."""
         script = script_of(item)
         id = str(number) if script.id is None else script.id
         try:
             request = request_of(script)
         except ValueError as error:
-            answered: "Future[Result]" = Future()
-            answered.set_result(without_verdict(id, "invalid", str(error), 1, script.meta))
-            return answered
-        return self._process.submit(request, id, script.meta)
+            waiter.deliver(without_verdict(id, "invalid", str(error), 1, script.meta))
+        else:
+            self._process.submit(request, id, script.meta, waiter)
 
     def _bound(self, concurrency: Optional[int]) -> int:
         return LINES_PER_WORKER * self.workers if concurrency is None else _whole("concurrency", concurrency)
@@ -156,12 +153,13 @@ class Verifier(_Settings):
         ClosedError if the verifier is closed.
         """
         script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta, inputs)
-        answer = self._submit(script)
+        waiter = Waiter()
         try:
-            return _judged(answer.result())
+            self._submit(script, waiter)
+            return _judged(waiter.result())
         finally:
             # Cancel the script if an interrupt ended the wait. Otherwise this has no effect.
-            answer.cancel()
+            waiter.is_cancelled = True
 
     def map(
         self, scripts: Iterable[ScriptLike], *, concurrency: Optional[int] = None, ordered: bool = True
@@ -172,43 +170,25 @@ class Verifier(_Settings):
         The iterable may therefore be endless. Each script has exactly one result. A script that cannot be sent as a
         line has the result `invalid`. The default of `id` is the index of the script, from 0.
         """
-        bound = self._bound(concurrency)
-        return self._map_in_order(scripts, bound) if ordered else self._map_as_they_come(scripts, bound)
+        return self._map(scripts, self._bound(concurrency), ordered)
 
-    def _map_in_order(self, scripts: Iterable[ScriptLike], bound: int) -> Iterator[Result]:
-        answers: "Deque[Future[Result]]" = deque()
+    def _map(self, scripts: Iterable[ScriptLike], bound: int, ordered: bool) -> Iterator[Result]:
+        # The waiters of the scripts in flight. All scripts have the same waiter if the order is not relevant.
+        waiters: Deque[Waiter] = deque()
+        shared = Waiter()
         try:
             for number, item in enumerate(scripts):
-                answers.append(self._submit_item(number, item))
-                while answers and (len(answers) >= bound or answers[0].done()):
-                    yield answers.popleft().result()
-            while answers:
-                yield answers.popleft().result()
+                waiters.append(Waiter() if ordered else shared)
+                self._submit_item(number, item, waiters[-1])
+                while waiters and (len(waiters) >= bound or not waiters[0].answers.empty()):
+                    yield waiters[0].result()
+                    waiters.popleft()
+            while waiters:
+                yield waiters[0].result()
+                waiters.popleft()
         finally:
-            for answer in answers:
-                answer.cancel()
-
-    def _map_as_they_come(self, scripts: Iterable[ScriptLike], bound: int) -> Iterator[Result]:
-        answered: "queue.SimpleQueue[Future[Result]]" = queue.SimpleQueue()
-        on_their_way: "set[Future[Result]]" = set()
-
-        def next_result() -> Result:
-            answer = answered.get()
-            on_their_way.discard(answer)
-            return answer.result()
-
-        try:
-            for number, item in enumerate(scripts):
-                answer = self._submit_item(number, item)
-                on_their_way.add(answer)
-                answer.add_done_callback(answered.put)
-                while on_their_way and (len(on_their_way) >= bound or not answered.empty()):
-                    yield next_result()
-            while on_their_way:
-                yield next_result()
-        finally:
-            for answer in on_their_way:
-                answer.cancel()
+            for waiter in waiters:
+                waiter.is_cancelled = True
 
     def close(self) -> None:
         """Ends the process. Calls that wait for a result raise ClosedError. A second call has no effect."""
@@ -245,7 +225,9 @@ class AsyncVerifier(_Settings):
         The cancellation of a task affects no other task.
         """
         script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta, inputs)
-        return _judged(await asyncio.wrap_future(self._submit(script)))
+        waiter = _LoopWaiter()
+        self._submit(script, waiter)
+        return _judged(await waiter.future)
 
     async def map(
         self,
@@ -272,9 +254,10 @@ class AsyncVerifier(_Settings):
                 changed.clear()
                 if len(answers) < bound:
                     for item in source.take():
-                        submitted = asyncio.wrap_future(self._submit_item(number, item))
-                        submitted.add_done_callback(lambda _: changed.set())
-                        answers.append(submitted)
+                        waiter = _LoopWaiter()
+                        self._submit_item(number, item, waiter)
+                        waiter.future.add_done_callback(lambda _: changed.set())
+                        answers.append(waiter.future)
                         number += 1
                     if source.is_ready():
                         continue
@@ -301,6 +284,34 @@ class AsyncVerifier(_Settings):
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         await self.close()
+
+
+class _LoopWaiter(Waiter):
+    """Receives the answer to one line in a future of the running event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self.future: "asyncio.Future[Result]" = self._loop.create_future()
+        self.future.add_done_callback(self._cancel)
+
+    def deliver(self, answer: Union[Result, Exception]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle, answer)
+        except RuntimeError:
+            # The event loop is closed, so no task waits for the answer.
+            pass
+
+    def _settle(self, answer: Union[Result, Exception]) -> None:
+        if self.future.done():
+            return
+        if isinstance(answer, Exception):
+            self.future.set_exception(answer)
+        else:
+            self.future.set_result(answer)
+
+    def _cancel(self, _: "asyncio.Future[Result]") -> None:
+        self.is_cancelled = True
 
 
 def _done(answers: "Deque[asyncio.Future[Result]]", ordered: bool) -> "Optional[asyncio.Future[Result]]":

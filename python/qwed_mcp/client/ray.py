@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ._errors import ClosedError, InfraError, StartError
-from ._process import ATTEMPTS_MAX
+from ._process import ATTEMPTS_MAX, Waiter
 from ._result import Result, without_verdict
 from ._script import Request, Script, ScriptLike, _whole, request_of, script_of
 from ._verifier import Verifier
@@ -101,9 +101,11 @@ class _Node:
         self._verifier.run("print(1)", expect="1").verdict()
 
     def verify(self, requests: List[Request]) -> List[Result]:
+        waiters = [Waiter() for _ in requests]
         try:
-            answers = [self._verifier._process.submit(request, None, None) for request in requests]
-            return [answer.result() for answer in answers]
+            for request, waiter in zip(requests, waiters):
+                self._verifier._process.submit(request, None, None, waiter)
+            return [waiter.result() for waiter in waiters]
         except ClosedError:
             # Return no results, because the caller has stopped. Ray would only log an error.
             return []
