@@ -271,8 +271,9 @@ impl Change {
                 shown.into_iter().chain(of_entry.into_iter().flatten()).collect();
             difference(client.format, &original, &new, &shown)
         };
-        // Let `claude` make only additions and removals. An update would need two `claude` commands, and arguments with
-        // the other values of the existing entry. Every user of the machine can read arguments.
+        // Let `claude` make only additions and removals. For an update, `claude` would need two commands, and their
+        // arguments would contain the other values of the existing entry. These values may be secret, and every user of
+        // the machine can read arguments.
         let is_theirs = client.writing == Writing::ClientsOwn
             && scope == Scope::User
             && matches!(effect, Effect::Add | Effect::Remove);

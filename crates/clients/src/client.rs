@@ -166,7 +166,7 @@ pub const CLIENTS: &[Client] = &[
         writing: Writing::Ours,
         windows: Windows::InWsl,
         result_chars: None,
-        why: "VS Code's reference of mcp.json; the key is another one than that of all others",
+        why: "VS Code's reference of mcp.json; other clients use another key",
     },
     Client {
         name: "windsurf",

@@ -70,9 +70,6 @@ pub enum EditError {
     /// The edit changed more than the entry. This is a defect of this program.
     #[error("the edit would have changed more than the entry; please report this")]
     Collateral,
-    /// The edit would have removed a comment that does not belong to the entry.
-    #[error("the edit would have removed a comment; change the entry with an editor")]
-    Comment,
 }
 
 impl EditError {

@@ -60,8 +60,8 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// The launchers: programs that start another program, which their arguments name. Each has the reason why an entry may
-/// use it.
+/// The launchers: programs that start another program, which their arguments name. The second text of each row is the
+/// reason why an entry may contain the launcher.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -201,7 +201,7 @@ fn is_option(word: &str) -> bool {
     is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
-/// Texts that an entry may contain with any flags. They are not secret.
+/// The texts that this program writes into entries, regardless of the flags. These texts are not secret.
 const CONSTANTS: [&str; 8] = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
 
 /// Returns the texts of an entry that are not secret: some words of its command line, and values that this program

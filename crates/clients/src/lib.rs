@@ -4,9 +4,9 @@
 //! This crate changes only one entry of a file. It never edits a file that it cannot parse. It grants the server only
 //! the permissions that flags of the command line request.
 //!
-//! This crate edits files itself, because most clients have no command for this. Such a command would also receive the
-//! entry's variables as arguments, which all users of the machine can read. Claude Code is an exception, because its
-//! running sessions overwrite the file. So the module `claude` runs the command of Claude Code.
+//! This crate edits files itself, because most clients have no command that adds an entry. Such a command would also
+//! receive the entry's variables as arguments, which all users of the machine can read. Claude Code is an exception,
+//! because its running sessions overwrite the file. So the module `claude` runs the command of Claude Code.
 //!
 //! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 

@@ -161,7 +161,7 @@ impl SkillChange {
         for file in &self.files {
             let parents = file.path.ancestors().skip(1);
             for folder in parents.take_while(|folder| folder.starts_with(&self.folder)) {
-                // This fails, as intended, for a folder with other files.
+                // For a folder with other files, `remove_dir` fails, as intended.
                 let _ = fs::remove_dir(folder);
             }
         }
@@ -173,7 +173,7 @@ impl SkillChange {
 fn remove(file: &SkillFile) -> Result<Option<PathBuf>, ChangeError> {
     let backup = if file.is_current() { None } else { file.original.back_up_original()? };
     if !file.original.is_as_read() {
-        // The file stays, so the backup is not needed.
+        // The file is not removed, so the backup is not needed.
         let _ = backup.map(fs::remove_file);
         return Err(FileError::Changed(file.path.clone()).into());
     }

@@ -212,7 +212,7 @@ fn a_renamed_entry_stays_where_it_is() {
 }
 
 #[test]
-fn comments_above_a_removed_table_stay() {
+fn an_entry_is_removed_with_its_own_comments_only() {
     let codex = super::client("codex").unwrap();
     for (before, after) in [
         (
@@ -230,6 +230,38 @@ fn comments_above_a_removed_table_stay() {
             "[mcp_servers]\n# first\n\n[z]\n",
         ),
         ("[tui]\nx = 1\n# note\n[mcp_servers.qwed.env]\nA = \"b\"\n", "[tui]\nx = 1\n# note\n"),
+        // Comments after the headers of the entry's tables, and between the tables.
+        (
+            "[mcp_servers.qwed] # verification\n# own\ncommand = \"q\"\n# next\n\n[z]\n",
+            "# next\n\n[z]\n",
+        ),
+        (
+            "# 1\n[mcp_servers.qwed.env] # e\nA = 1\n# 2\n[y]\n# 3\n[[mcp_servers.qwed.tools]] # t\n\n\
+             # 4\n[[mcp_servers.qwed.tools]] # tt\nb.c = [ # own\n]\n# 5\n[z]\n",
+            "# 1\n# 2\n[y]\n# 3\n\n# 4\n# 5\n[z]\n",
+        ),
+        // Dotted keys, at the root and in a table.
+        (
+            "# top\n\nmcp_servers.qwed.command = \"q\" # own\n# 2\nmcp_servers.qwed.env.A = 1\nx = '#'\n",
+            "# top\n\n# 2\nx = '#'\n",
+        ),
+        ("[mcp_servers]\nqwed.command = \"qwed-mcp\" # own\n", "[mcp_servers]\n"),
+        (
+            "# 1\nmcp_servers.qwed = { command = \"q\" }\n# 2\nmcp_servers.b.command = \"b\"\nm = 1\n\n[t]\n",
+            "# 1\n# 2\nmcp_servers.b.command = \"b\"\nm = 1\n\n[t]\n",
+        ),
+        (
+            "[mcp_servers]\n# 1\n  qwed = {} # own\n# 2\nb.command = \"b\"\n\n[t]\n",
+            "[mcp_servers]\n# 1\n# 2\nb.command = \"b\"\n\n[t]\n",
+        ),
+        // Braces.
+        ("mcp_servers = { qwed.a = 1, qwed.b = 2, b = {} }\n", "mcp_servers = { b = {} }\n"),
+        ("mcp_servers = { a = {}, qwed = [ # own\n] }\n", "mcp_servers = { a = {}}\n"),
+        (
+            "mcp_servers = {\n# 1\nqwed = {}, # 2\n b = {}, # 3\n}\n",
+            "mcp_servers = {\n# 1\n # 2\n b = {}, # 3\n}\n",
+        ),
+        ("mcp_servers = {\n# 1\nqwed = {} # own\n}\n", "mcp_servers = {\n# 1\n}\n"),
     ] {
         assert_eq!(remove(codex, before, "qwed"), after);
     }
@@ -261,11 +293,13 @@ fn a_renamed_toml_entry_keeps_the_comment_above_it() {
 }
 
 #[test]
-fn an_edit_that_would_remove_a_comment_is_refused() {
+fn an_entry_gets_into_braces_with_white_space() {
     let codex = super::client("codex").unwrap();
-    let text = "# top of the file\nmcp_servers.qwed.command = \"q\"\nx = '#'\n";
-    let removed = read(codex, text).edited(Operation::Remove { name: "qwed" });
-    assert_eq!(removed, Err(EditError::Comment));
+    let entry = put(codex, "mcp_servers = {}\n", "qwed", true);
+    for before in ["mcp_servers = { }\n", "mcp_servers = {\t  }\n"] {
+        assert_eq!(put(codex, before, "qwed", true), entry);
+    }
+    assert_eq!(remove(codex, &entry, "qwed"), "mcp_servers = {}\n");
 }
 
 #[test]

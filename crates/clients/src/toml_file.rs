@@ -1,8 +1,10 @@
 //! Edits TOML. The parsed document keeps every byte that is not edited. This module never reads or writes a file.
 
+use std::ops::Range;
+
 use serde_json::{Value as Json, json};
 use toml_edit::{
-    Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, RawString, Table, TableLike,
+    Array, ArrayOfTables, Decor, Document, DocumentMut, InlineTable, Item, Key, Table, TableLike,
     Value, value,
 };
 
@@ -10,22 +12,25 @@ use super::edit::{Edit, EditError, Member, Server};
 
 /// A client's file in TOML. The table with the key `key` contains the entries of the servers.
 pub(super) struct TomlFile {
+    /// The text before any edit, with the positions of its keys and values.
+    original: Document<String>,
     document: DocumentMut,
     key: &'static str,
 }
 
 impl TomlFile {
     pub(crate) fn parse(text: &str, key: &'static str) -> Result<Self, EditError> {
-        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        let original = Document::parse(text.to_owned()).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             EditError::at(text, offset, error.message())
         })?;
+        let document = original.clone().into_mut();
         // Reject a text that the parsed document does not reproduce exactly. Otherwise an edit would change more than
         // the entry.
         if document.to_string() != text {
             return Err(EditError::LineEnds);
         }
-        let file = Self { document, key };
+        let file = Self { original, document, key };
         if file.document.contains_key(key) && file.servers_table().is_none() {
             return Err(EditError::NotAnObject(format!("`{key}`")));
         }
@@ -48,6 +53,10 @@ impl TomlFile {
             Item::Table(servers)
         });
         let is_inline = servers.is_inline_table();
+        if let Some(servers) = servers.as_inline_table_mut().filter(|servers| servers.is_empty()) {
+            // Remove the white space between the braces. It would follow the new entry and its own white space.
+            servers.set_trailing("");
+        }
         let servers = servers.as_table_like_mut().ok_or_else(|| not_an_object(self.key))?;
         let is_new = !servers.contains_key(name);
         if is_new {
@@ -85,8 +94,8 @@ impl TomlFile {
         Ok(())
     }
 
-    /// If the new table `name` is the last one, moves the comments at the end of the file above it. Otherwise they would
-    /// be below it, and belong to it.
+    /// If the new table `name` is the last table of the file, moves the comments at the end of the file above this
+    /// table. Below the table, the comments would seem to belong to it.
     fn keep_end_above(&mut self, name: &str) {
         let end = self.document.trailing().as_str().unwrap_or_default().to_owned();
         let servers = self.document.get(self.key).and_then(Item::as_table);
@@ -110,7 +119,7 @@ impl TomlFile {
     pub(super) fn rename(&mut self, name: &str, new_name: &str) {
         let servers = self.document.get_mut(self.key).and_then(Item::as_table_like_mut);
         let Some(servers) = servers else { return };
-        // Insert the following entries again too, so that the order stays.
+        // Also insert the following entries again, so that the order of the entries does not change.
         let names = servers.iter().map(|(key, _)| key.to_owned()).skip_while(|key| key != name);
         for key in names.collect::<Vec<_>>() {
             let decor = servers.key(&key).map(|key| key.leaf_decor().clone());
@@ -123,81 +132,32 @@ impl TomlFile {
         }
     }
 
-    /// Returns the comments in an entry, without those above the headers of its tables.
-    pub(super) fn comments_in(&self, name: &str) -> Vec<String> {
-        let entry = self.servers_table().and_then(|servers| servers.get(name));
-        match entry {
-            // The comments in an entry with dotted keys include the comment above its first key.
-            Some(Item::Table(table)) if table.is_dotted() => Vec::new(),
-            Some(Item::Table(table)) => {
-                all_tables(table).iter().flat_map(|it| comments(&it.to_string())).collect()
-            }
-            Some(item) => comments(&item.to_string()),
-            None => Vec::new(),
-        }
-    }
-
-    /// Removes an entry, if it exists. Keeps the comments above it and above the headers of its tables.
-    pub(crate) fn remove(&mut self, name: &str) {
-        let servers = self.document.get(self.key);
-        let position_of_servers = servers.and_then(Item::as_table).and_then(Table::position);
-        let Some(servers) = self.document.get_mut(self.key).and_then(Item::as_table_like_mut)
-        else {
-            return;
-        };
-        let above_key =
-            servers.key(name).and_then(|key| prefix(key.leaf_decor()).map(str::to_owned));
-        let after = servers.iter().map(|(key, _)| key.to_owned()).skip_while(|key| key != name);
-        let after = after.skip(1).find(|key| servers.get(key).is_some_and(Item::is_value));
-        let entry = servers.remove(name);
-        // Move comments above the entry to the text after it, because the comments may not be about the entry.
-        let (above, position) = match &entry {
-            Some(Item::Table(entry)) => {
-                let prefixes = all_tables(entry).into_iter().filter_map(|it| prefix(it.decor()));
-                let positions = all_tables(entry).into_iter().filter_map(Table::position);
-                (prefixes.collect::<String>(), positions.min())
-            }
-            Some(_) => (above_key.unwrap_or_default(), position_of_servers),
-            None => return,
-        };
-        if above.is_empty() {
-            return;
-        }
-        if let Some(mut key) = after.as_deref().and_then(|key| servers.key_mut(key))
-            && entry.is_some_and(|entry| entry.is_value())
-        {
-            let own = key.leaf_decor().prefix().and_then(RawString::as_str).unwrap_or_default();
-            let both = format!("{above}{own}");
-            key.leaf_decor_mut().set_prefix(both);
-            return;
-        }
-        let next = next_position(self.document.as_table(), position);
-        if let Some(table) = next.and_then(|next| table_at(self.document.as_table_mut(), next)) {
-            let own = table.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
-            let both = format!("{above}{own}");
-            table.decor_mut().set_prefix(both);
-        } else {
-            let end = self.document.trailing().as_str().unwrap_or_default();
-            let both = format!("{above}{end}");
-            self.document.set_trailing(format!("{}\n", both.trim_end()));
-        }
-    }
-
     pub(crate) fn text(&self) -> String {
         self.document.to_string()
     }
 
-    /// Returns the text of the file without the entry `name`.
-    pub(crate) fn without(&self, name: &str) -> String {
-        let mut file = Self { document: self.document.clone(), key: self.key };
-        file.remove(name);
-        let is_empty = file.servers_table().is_none_or(TableLike::is_empty);
-        let is_implicit =
-            file.document.get(self.key).and_then(Item::as_table).is_some_and(Table::is_implicit);
-        if is_empty && is_implicit {
-            file.document.remove(self.key);
+    /// Returns the original text and values of the file, without the entry `name` and the comments in it. Comments
+    /// above the entry and above the headers of its tables stay, because they may not be about the entry.
+    pub(super) fn without(&self, name: &str) -> (String, Json) {
+        let mut values = to_json(self.original.as_item());
+        if let Some(file) = values.as_object_mut() {
+            let servers = file.entry(self.key).or_insert_with(|| json!({}));
+            servers.as_object_mut().and_then(|servers| servers.remove(name));
         }
-        file.text()
+        let text = self.original.raw();
+        let ranges = self.original.get(self.key).map(|servers| ranges(text, servers, name));
+        let mut kept = String::new();
+        let mut end = 0;
+        for range in ranges.into_iter().flatten() {
+            kept.push_str(text.get(end..range.start).unwrap_or_default());
+            end = end.max(range.end);
+            // Do not keep empty lines both above and below the entry.
+            let rest = text.get(end..).unwrap_or_default();
+            if rest.is_empty() || rest.starts_with('\n') {
+                kept.truncate(kept.trim_end_matches('\n').len() + 1);
+            }
+        }
+        (kept + text.get(end..).unwrap_or_default(), values)
     }
 
     fn servers_table(&self) -> Option<&dyn TableLike> {
@@ -205,15 +165,78 @@ impl TomlFile {
     }
 }
 
-/// Returns the direct subtables of a table, including the elements of arrays of tables.
-fn tables(table: &Table) -> impl Iterator<Item = &Table> {
-    table.iter().flat_map(|(_, item)| {
-        let of_array = item.as_array_of_tables().into_iter().flat_map(ArrayOfTables::iter);
-        item.as_table().into_iter().chain(of_array)
-    })
+/// Returns the ranges of the text that the entry `name` occupies, sorted by their starts. Ranges may overlap.
+fn ranges(text: &str, servers: &Item, name: &str) -> Vec<Range<usize>> {
+    let Some(table) = servers.as_table_like() else { return Vec::new() };
+    let mut values = table.get_values();
+    values.retain(|(path, _)| path.first().is_some_and(|key| key.get() == name));
+    if let Some(servers) = servers.as_inline_table() {
+        return range_in_braces(text, servers, &values).into_iter().collect();
+    }
+    let to_lines = |decor: &Decor, range: Range<usize>| {
+        let line = text.get(..range.start)?.rfind('\n').map_or(0, |end| end + 1);
+        let end = text.get(range.end..)?.find('\n').map_or(text.len(), |end| range.end + end + 1);
+        Some(blank_above(text, decor).map_or(line, |above| above.start)..end)
+    };
+    let of_values = values.iter().filter_map(|(path, value)| {
+        let key = path.last()?;
+        to_lines(key.leaf_decor(), key.span()?.start..value.span()?.end)
+    });
+    let tables = table.get(name).into_iter().flat_map(tables_of).flat_map(all_tables);
+    let of_tables = tables.filter(|table| !table.is_implicit()).filter_map(|table| {
+        let header = table.span()?;
+        let values = table.get_values().into_iter().filter_map(|(_, value)| value.span());
+        let end = values.map(|value| value.end).max().unwrap_or(header.end);
+        to_lines(table.decor(), header.start..end)
+    });
+    let mut lines: Vec<_> = of_values.chain(of_tables).collect();
+    lines.sort_unstable_by_key(|lines| lines.start);
+    lines
 }
 
-/// Returns a table, its subtables and theirs.
+/// Returns the range of the white space above a key or a table header, if it contains no comment.
+fn blank_above(text: &str, decor: &Decor) -> Option<Range<usize>> {
+    let above = decor.prefix()?.span()?;
+    text.get(above.clone())?.trim().is_empty().then_some(above)
+}
+
+/// Returns the range of the entry with these values in an inline table. The range includes the comma after the entry,
+/// or else the comma before it. If only white space would stay between the braces, the range includes this white space.
+fn range_in_braces(
+    text: &str,
+    servers: &InlineTable,
+    values: &[(Vec<&Key>, &Value)],
+) -> Option<Range<usize>> {
+    let braces = servers.span()?;
+    let inner = braces.start + 1..braces.end - 1;
+    let mut range = inner.start..inner.start;
+    if let (Some((path, _)), Some((_, value))) = (values.first(), values.last()) {
+        let decor = path.last()?.leaf_decor();
+        let blank = blank_above(text, decor).map(|above| above.start);
+        range.start = blank.or(decor.prefix()?.span().map(|above| above.end))?;
+        range.end = value.decor().suffix()?.span()?.end;
+    }
+    if text.get(range.end..)?.starts_with(',') {
+        range.end += 1;
+    } else if text.get(..range.start)?.ends_with(',') {
+        range.start -= 1;
+    }
+    let others = [text.get(inner.start..range.start)?, text.get(range.end..inner.end)?];
+    Some(if others.concat().trim().is_empty() { inner } else { range })
+}
+
+/// Returns the table in an item, or the elements of the array of tables in it.
+fn tables_of(item: &Item) -> impl Iterator<Item = &Table> {
+    let of_array = item.as_array_of_tables().into_iter().flat_map(ArrayOfTables::iter);
+    item.as_table().into_iter().chain(of_array)
+}
+
+/// Returns the direct subtables of a table, including the elements of arrays of tables.
+fn tables(table: &Table) -> impl Iterator<Item = &Table> {
+    table.iter().flat_map(|(_, item)| tables_of(item))
+}
+
+/// Returns a table and all tables in it, at any depth.
 fn all_tables(table: &Table) -> Vec<&Table> {
     std::iter::once(table).chain(tables(table).flat_map(all_tables)).collect()
 }
@@ -223,66 +246,10 @@ fn last_position(table: &Table) -> Option<isize> {
     all_tables(table).into_iter().filter_map(Table::position).max()
 }
 
-/// Returns the text before a key or a table header, if the text has a comment.
-fn prefix(decor: &Decor) -> Option<&str> {
-    decor.prefix().and_then(RawString::as_str).filter(|text| text.contains('#'))
-}
-
-/// Returns the comments of a TOML text, each to the end of its line.
-pub(super) fn comments(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(['#', '"', '\'']) {
-        rest = rest.get(start..).unwrap_or_default();
-        let length = if rest.starts_with('#') {
-            let length = rest.find('\n').unwrap_or(rest.len());
-            found.extend(rest.get(..length).map(|comment| comment.trim_end().to_owned()));
-            length
-        } else {
-            string_length(rest)
-        };
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    found
-}
-
-/// Returns the length in bytes of the TOML string at the start of `text`, with its quotes.
-fn string_length(text: &str) -> usize {
-    let quote = text.get(..1).unwrap_or_default();
-    let triple = quote.repeat(3);
-    let delimiter = if text.starts_with(&triple) { &*triple } else { quote };
-    let mut end = delimiter.len();
-    while let Some(rest) = text.get(end..).filter(|rest| !rest.is_empty()) {
-        if rest.starts_with(delimiter) {
-            let quotes = rest.len() - rest.trim_start_matches(quote).len();
-            // A string in triple quotes may end with quotes.
-            return end + if delimiter == quote { 1 } else { quotes };
-        }
-        let is_escape = quote == "\"" && rest.starts_with('\\');
-        let characters = if is_escape { 2 } else { 1 };
-        end += rest.chars().take(characters).map(char::len_utf8).sum::<usize>();
-    }
-    text.len()
-}
-
 /// Returns the position of the first table header after `position`.
 fn next_position(table: &Table, position: Option<isize>) -> Option<isize> {
     let own = table.position().filter(|own| Some(*own) > position && !table.is_implicit());
     tables(table).filter_map(|table| next_position(table, position)).chain(own).min()
-}
-
-/// Returns the table with a header at this position.
-fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
-    if table.position() == Some(position) && !table.is_implicit() {
-        return Some(table);
-    }
-    table.iter_mut().find_map(|(_, item)| match item {
-        Item::Table(table) => table_at(table, position),
-        Item::ArrayOfTables(tables) => {
-            tables.iter_mut().find_map(|table| table_at(table, position))
-        }
-        Item::None | Item::Value(_) => None,
-    })
 }
 
 fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
@@ -304,26 +271,30 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     }
 }
 
-/// Converts a TOML item to JSON. Types that never occur in entries of servers become null.
+/// Converts a TOML item to JSON. Dates become texts.
 fn to_json(item: &Item) -> Json {
     match item {
+        Item::None => Json::Null,
         Item::Value(value) => value_to_json(value),
-        Item::Table(table) => {
-            table.iter().map(|(name, item)| (name.to_owned(), to_json(item))).collect()
-        }
-        Item::None | Item::ArrayOfTables(_) => Json::Null,
+        Item::Table(table) => table_to_json(table),
+        Item::ArrayOfTables(tables) => tables.iter().map(table_to_json).collect(),
     }
+}
+
+fn table_to_json(table: &Table) -> Json {
+    table.iter().map(|(name, item)| (name.to_owned(), to_json(item))).collect()
 }
 
 fn value_to_json(value: &Value) -> Json {
     match value {
         Value::String(text) => json!(text.value()),
         Value::Integer(number) => json!(number.value()),
+        Value::Float(number) => json!(number.value()),
         Value::Boolean(boolean) => json!(boolean.value()),
+        Value::Datetime(date) => json!(date.value().to_string()),
         Value::Array(values) => values.iter().map(value_to_json).collect(),
         Value::InlineTable(table) => {
             table.iter().map(|(name, value)| (name.to_owned(), value_to_json(value))).collect()
         }
-        Value::Float(_) | Value::Datetime(_) => Json::Null,
     }
 }

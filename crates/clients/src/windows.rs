@@ -65,12 +65,12 @@ fn ask(mut command: Command) -> io::Result<String> {
     if let Some(mut stdout) = child.stdout.take() {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // After a timeout, the output is not received.
+            // Ignore an error: after a timeout, the receiver no longer exists.
             let _ = sender.send(stdout.read_to_end(&mut bytes).map(|_| bytes));
         });
     }
     let answer = answer.recv_timeout(ANSWER_TIMEOUT);
-    // The program has answered, or never will.
+    // End the program. It has closed its output, or has exceeded the timeout.
     let _ = child.kill();
     child.wait()?;
     decoded(&answer.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??)
