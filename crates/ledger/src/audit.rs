@@ -63,9 +63,7 @@ pub enum AuditEvent {
     ToolStarted,
     /// A tool ended.
     ToolFinished,
-    /// A token was created.
     TokenCreated,
-    /// A token was revoked.
     TokenRevoked,
     /// The files of a run were removed, because the policy limits how long they are kept.
     ArtifactsRemoved,
@@ -125,9 +123,7 @@ impl AuditOutcome {
     pub const STARTED: Self = Self("STARTED");
     /// A script that could not be run.
     pub const NOT_RUN: Self = Self("NOT_RUN");
-    /// A token that was created.
     pub const CREATED: Self = Self("CREATED");
-    /// A token that was revoked.
     pub const REVOKED: Self = Self("REVOKED");
     /// A token that an earlier version of this program created without a row in the log.
     pub const FOUND: Self = Self("FOUND");
@@ -151,8 +147,8 @@ pub struct AuditEntry {
     /// The id of the call. All entries about one call have the same id.
     pub run_id: Uuid,
     pub event: AuditEvent,
-    /// The authenticated user of the call. `None` if the caller was not authenticated. In an entry about a token, this
-    /// is the token's user.
+    /// The authenticated user of the call. `None` if the caller was not authenticated. An entry about a token has the
+    /// token's user.
     pub user: Option<UserName>,
     pub tool: String,
     pub arguments_hash: Option<ArgumentsHash>,

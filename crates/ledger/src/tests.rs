@@ -744,6 +744,28 @@ fn a_change_of_any_column_is_found() {
     }
 }
 
+#[test]
+fn a_row_with_the_largest_number_is_read_once() {
+    let (folder, store) = store();
+    store.append(&[entry(Uuid::from_u128(1), AuditEvent::McpToolCall)]).unwrap();
+    let database = without_triggers(folder.path());
+    database.execute_batch(&format!("UPDATE audit SET seq = {}", i64::MAX)).unwrap();
+    let mut after = RowsAfter::nothing();
+    let mut count = 0;
+    for _ in 0..2 {
+        let position = after.clone();
+        store
+            .for_each_row_after(&position, &mut |row| {
+                count += 1;
+                after.add_row(&row);
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
+    }
+    assert_eq!(count, 1);
+    assert_eq!(RowsAfter::new(i64::MAX).next_of(None), None);
+}
+
 /// Programs that replace invalid UTF-8 read the new value as the old one.
 #[test]
 fn a_text_that_is_no_longer_utf_8_is_found() {
@@ -818,8 +840,8 @@ fn the_database_refuses_what_is_no_append() {
     assert!(store.verify_audit(&[]).unwrap().is_intact());
 }
 
-/// Appends two rows at a time until it is killed. Prints a line after the first append. This is not a test, but the
-/// process that the tests below start.
+/// Appends two rows at a time until the process is killed. Prints a line after the first append. This function is not a
+/// test. The tests below start it in a separate process.
 #[test]
 #[ignore = "a part of other tests"]
 #[expect(clippy::print_stdout, reason = "the test that started this waits for it")]

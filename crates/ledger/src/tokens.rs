@@ -195,7 +195,6 @@ impl Replacement {
     }
 }
 
-/// The state of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenState {

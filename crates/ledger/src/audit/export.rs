@@ -9,8 +9,8 @@ use thiserror::Error;
 use super::rows::AuditRow;
 use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
-/// The maximum length of a line of an export, in bytes. A row has at most 16 KiB of details, which escapes in JSON can
-/// make several times as long.
+/// The maximum length of a line of an export, in bytes. A row has at most 16 KiB of details. JSON escapes can make the
+/// details several times as long.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The result of verifying an export.
@@ -20,9 +20,8 @@ pub struct ExportVerification {
     /// The chain of the rows that do not name a replica. An embedded store has only this chain.
     #[serde(flatten)]
     pub chain: ExportedChain,
-    /// The admin may pass heads, the hashes of the chain's last rows at earlier times. This is the position of the
-    /// latest of these heads, or [`KnownHead::Missing`] if at least one was not found. `None` if no heads were
-    /// passed.
+    /// The position of the latest head that the admin passed, or [`KnownHead::Missing`] if at least one of the passed
+    /// heads was not found. `None` if no heads were passed. A head is the hash of a chain's last row at some time.
     pub known_head: Option<KnownHead>,
     /// The chain of each replica, by the replica's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -32,7 +31,7 @@ pub struct ExportVerification {
 /// The part of a chain that an export contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ExportedChain {
-    /// The number of the first row. It is greater than 1 if the export continues an earlier export.
+    /// The number of the first row. The number is greater than 1 if the export continues an earlier export.
     pub first: Option<i64>,
     /// The value of `previous` in the first row. If this export continues an earlier export, the value is the `head` of
     /// the earlier export.

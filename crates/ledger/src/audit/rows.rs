@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{AuditEvent, canonical_json, sha256_hex};
 use crate::user_name::UserName;
 
-/// The maximum number of rows that a query returns. It bounds the memory for the rows.
+/// The maximum number of rows that a query returns. The limit bounds the memory for the rows.
 pub const AUDIT_ROWS_MAX: u16 = 10_000;
 
 /// A row with the exact texts that the audit log contains. No field is parsed, because verification must hash even

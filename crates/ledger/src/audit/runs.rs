@@ -31,7 +31,7 @@ pub struct RecordedRun {
 /// The evidence of a run (the report of its tests), according to the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecordedEvidence {
-    /// The log has no such run.
+    /// The log has no row about the run.
     #[default]
     NoRun,
     /// The log has rows about the run, but no row about the run's end.

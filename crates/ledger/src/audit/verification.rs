@@ -24,15 +24,14 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last intact row. An admin can store it elsewhere, to detect a replaced log later. If replicas
-    /// share the log, this is a hash over the heads of all chains. A later verification recognizes only the head of
-    /// each chain.
+    /// The hash of the last intact row. An admin can store the hash elsewhere, to detect a replaced log later. If
+    /// replicas share the log, this field contains a hash over the heads of all chains. A later verification recognizes
+    /// the head of each chain in `instances`, but does not recognize this combined hash.
     pub head: String,
     /// The first row that is not intact.
     pub broken: Option<BrokenRow>,
-    /// The admin may pass heads, the hashes of the chain's last rows at earlier times. This is the position of the
-    /// latest of these heads, or [`KnownHead::Missing`] if at least one was not found. `None` if no heads were
-    /// passed.
+    /// The position of the latest head that the admin passed, or [`KnownHead::Missing`] if at least one of the passed
+    /// heads was not found. `None` if no heads were passed. A head is the hash of a chain's last row at some time.
     pub known_head: Option<KnownHead>,
     /// The result for each replica's chain. Empty for an embedded store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -150,13 +149,12 @@ impl fmt::Display for BrokenRow {
         match flaw {
             Flaw::Changed => write!(f, "row {seq} was changed"),
             Flaw::Removed => write!(f, "row {seq} was removed"),
-            Flaw::Inserted => {
-                write!(
-                    f,
-                    "row {seq} was inserted, or does not follow row {}",
-                    seq.saturating_sub(1)
-                )
-            }
+            Flaw::Inserted => match seq.checked_sub(1) {
+                Some(before) => {
+                    write!(f, "row {seq} was inserted, or does not follow row {before}")
+                }
+                None => write!(f, "row {seq} was inserted"),
+            },
             Flaw::Head => write!(f, "row {seq} is the last, and the recorded head is another"),
         }
     }
@@ -180,7 +178,7 @@ pub struct UnfinishedRuns {
     pub runs: Vec<String>,
 }
 
-/// Rows with an earlier time than the previous row. Such rows are not flaws, because the clock may have been set back.
+/// Rows with an earlier time than the previous row. These rows are not flaws, because the clock may have been set back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ClockSteps {
     pub count: u64,

@@ -55,7 +55,8 @@ pub(super) async fn migrate(
     }
     let transaction = client.transaction().await.map_err(statement)?;
     // Disable the statement timeout, because a migration may take long. The wait for the lock still ends after the
-    // `lock_timeout` of the session. Then the server does not start, and its supervisor can start it again.
+    // `lock_timeout` of the session. After this timeout, the server does not start. A service manager such as systemd
+    // can start it again.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(statement)?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(statement)?;
     let found = version(&transaction).await?;

@@ -22,8 +22,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that a session waits for the database's reply to a statement. After this time, the session treats the
 /// connection as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// The maximum number of notices that wait for the listener. Further notices are dropped. This is safe, because the
-/// listener also reads the tables regularly.
+/// The maximum number of notices that wait for the listener. Further notices are dropped. The loss is harmless, because
+/// the listener also reads the tables regularly.
 const NOTICES_MAX: usize = 1024;
 
 /// Applies the settings of this program to a connection. If `synchronous_commit` is `off` or `local`, committed rows
@@ -56,7 +56,7 @@ pub enum DatabaseError {
     /// The database did not reply to a statement in time. The statement may have been carried out.
     #[error("the database does not answer")]
     NoAnswer,
-    /// The schema has a version that this program does not know, because a newer version of the program created it.
+    /// The schema has a version that this program does not support, because a newer version of the program created it.
     #[error(
         "the database has schema version {found}, and this program supports up to {known}: install \
          the newer program on all servers, then start them again"

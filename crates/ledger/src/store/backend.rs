@@ -22,7 +22,7 @@ use crate::user_name::UserName;
 
 /// A store of tokens, of the audit log, and of the runs in the audit log.
 pub trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
-    /// Limits running and later operations to two seconds. The server calls this when it stops.
+    /// Limits running and later operations to two seconds. The server calls this method when it stops.
     fn hurry(&self) {}
 
     /// Returns the current time of the clock that rows, quotas and expiry use.
@@ -36,7 +36,6 @@ pub trait TokenStore {
     /// Appends rows about tokens that an earlier version of this program created without rows in the audit log.
     fn record_older_tokens(&self) -> Result<(), StoreError>;
 
-    /// Adds a token to the store.
     fn add_token(&self, token: NewToken) -> Result<TokenRecord, StoreError>;
 
     /// Replaces a token by a new token of the same user and role.
@@ -94,10 +93,10 @@ pub trait AuditLog {
         each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Returns the last row of this replica's chain. `None` if the chain is empty.
+    /// Returns the number and the hash of the last row of this replica's chain. `None` if the chain is empty.
     fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError>;
 
-    /// Returns the last row of every other replica's chain.
+    /// Returns the number and the hash of the last row of every other replica's chain.
     fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError>;
 
     /// Verifies the whole log in one snapshot. `known` contains heads that an admin stored earlier.
@@ -130,33 +129,34 @@ pub trait RunLog {
     fn removed_runs(&self) -> Result<u64, StoreError>;
 }
 
-/// The position of a reader in the log: for each chain, the smallest number that the next row may have.
+/// The position of a reader in the log: for each chain, the smallest number that the next row may have, or `None` if no
+/// row can follow.
 #[derive(Debug, Clone)]
 pub struct RowsAfter {
     /// The position in a chain from which no row was read yet.
-    start: i64,
-    next: HashMap<Option<String>, i64>,
+    start: Option<i64>,
+    next: HashMap<Option<String>, Option<i64>>,
 }
 
 impl RowsAfter {
     /// Creates the position after row `last` of each chain.
     pub fn new(last: i64) -> Self {
-        Self { start: last.saturating_add(1), next: HashMap::new() }
+        Self { start: last.checked_add(1), next: HashMap::new() }
     }
 
     /// Creates the position before all rows. An attacker may have inserted a row with any number, even the smallest.
     pub fn nothing() -> Self {
-        Self { start: i64::MIN, next: HashMap::new() }
+        Self { start: Some(i64::MIN), next: HashMap::new() }
     }
 
     /// Records that a row was read.
     pub fn add_row(&mut self, row: &AuditRow) {
         let next = self.next.entry(row.instance.clone()).or_insert(self.start);
-        *next = row.seq.saturating_add(1).max(*next);
+        *next = next.zip(row.seq.checked_add(1)).map(|(next, after)| after.max(next));
     }
 
-    /// Returns the smallest number of the next row in the chain of a replica.
-    pub fn next_of(&self, instance: Option<&str>) -> i64 {
+    /// Returns the smallest number of the next row in the chain of a replica. Returns `None` if no row can follow.
+    pub fn next_of(&self, instance: Option<&str>) -> Option<i64> {
         self.next.get(&instance.map(str::to_owned)).copied().unwrap_or(self.start)
     }
 }

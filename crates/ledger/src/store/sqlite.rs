@@ -1,7 +1,7 @@
 //! The embedded store: a SQLite file that several processes can share.
 //!
 //! Only the file's owner can read the file. The file is created atomically. This module neither opens nor changes a
-//! damaged file or the database of another application. Governed tools then do not run, because they need the store.
+//! damaged file or the database of another application. Without a store that can be opened, governed tools do not run.
 
 mod audit;
 mod chain;
@@ -33,11 +33,11 @@ const FILE_NAME: &str = "governance.db";
 /// The files and folders of the store in the data folder.
 const OWN_FILES: [&str; 5] =
     [FILE_NAME, writer::LOG, "governance.db-shm", writer::TURNSTILE, "artifacts"];
-/// SQLite's `application_id` of our databases: "QWED".
+/// The SQLite `application_id` of a store: "QWED" in ASCII.
 const APPLICATION_ID: i32 = 0x5157_4544;
 const SCHEMA: &str = include_str!("sqlite/schema.sql");
 
-/// The pause between two attempts to lock the database. SQLite's own pauses grow to 100 ms. Such long pauses can miss
+/// The pause between two attempts to lock the database. SQLite's own pauses grow to 100 ms. Pauses of 100 ms can miss
 /// all of the short gaps between the transactions of a busy writer.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
@@ -46,7 +46,7 @@ const PROTECTION_TRIES_MAX: u32 = 100;
 
 /// A handle to the store. Clones share one store.
 ///
-/// All methods except [`SqliteStore::submit`] wait for the disk.
+/// A method that returns [`Pending`] does not wait for the disk. All other methods do.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteStore {
     shared: Arc<Shared>,
@@ -54,7 +54,7 @@ pub(crate) struct SqliteStore {
 
 #[derive(Debug)]
 struct Shared {
-    /// The connection for reading. Writers do not block it.
+    /// The connection for reading. Writers do not block this connection.
     reader: Mutex<Connection>,
     writer: Writer,
     file: Arc<StoreFile>,
@@ -98,11 +98,11 @@ impl SqliteStore {
         for name in OWN_FILES {
             require_protected_if_there(&folder.join(name))?;
         }
-        Self::open_whosever(folder)
+        Self::open_unchecked(folder)
     }
 
     /// Opens the store in `folder`, without checking the permissions of the files.
-    fn open_whosever(folder: &Path) -> Result<Self, StoreError> {
+    fn open_unchecked(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         if !exists(&file) {
             return Err(StoreError::Missing { file });
@@ -115,10 +115,11 @@ impl SqliteStore {
         let failed = |source| error_of(&file, source);
         // Check the application id first, because the settings below could change the database of another
         // application.
-        let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
+        let opened =
+            connect(&file).and_then(|connection| Ok((read_identity(&connection)?, connection)));
         let (owner, connection) = opened.map_err(failed)?;
         require_ours(&file, owner)?;
-        settle(&connection).map_err(failed)?;
+        configure(&connection).map_err(failed)?;
         Ok(Self::of(file, connection))
     }
 
@@ -172,8 +173,8 @@ impl StoreFile {
     fn connect(&self) -> rusqlite::Result<Connection> {
         let mut connection = connect(&self.path)?;
         let is_closing = Arc::clone(&self.is_closing);
-        connection.busy_handler(Some(patience(move || is_closing.load(Ordering::Relaxed))))?;
-        settle(&connection)?;
+        connection.busy_handler(Some(busy_handler(move || is_closing.load(Ordering::Relaxed))))?;
+        configure(&connection)?;
         Ok(connection)
     }
 }
@@ -231,7 +232,7 @@ fn write_schema(draft: &Path) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     transaction.commit()?;
-    settle(&connection)?;
+    configure(&connection)?;
     connection.close().map_err(|(_, error)| error)
 }
 
@@ -239,13 +240,13 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     // Do not add `SQLITE_OPEN_CREATE`, because SQLite would then create a file with a mode that depends on the umask.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags)?;
-    connection.busy_handler(Some(patience(|| false)))?;
+    connection.busy_handler(Some(busy_handler(|| false)))?;
     Ok(connection)
 }
 
 /// Returns a busy handler that waits for other processes. The handler gives up after [`BUSY_TIMEOUT`], or when
 /// `is_over` returns `true`.
-fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
+fn busy_handler(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     let mut since = Instant::now();
     move |asked_before| {
         if asked_before == 0 {
@@ -257,7 +258,7 @@ fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
 }
 
 /// Applies the settings of this program to a connection.
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // With `FULL`, commits survive a power failure.
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -265,7 +266,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Reads the application id and the schema version of a database.
-fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+fn read_identity(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
 }
 

@@ -34,7 +34,7 @@ impl Timed {
         Self { store: Box::new(store), has_appended: Arc::default() }
     }
 
-    /// Fails if the store cannot append rows. If the last append succeeded, assumes that it can.
+    /// Fails if the store cannot append rows. Skips the test if the last append succeeded.
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;

@@ -311,7 +311,7 @@ fn the_log_tells_what_became_of_runs() {
             elsewhere: None,
         };
         assert_eq!(run, expected, "{}", shared.kind());
-        // The other server does not have the files of this run, but knows the server that has them.
+        // The other server does not have the files of this run, but returns the name of the server that has the files.
         let seen = there.recorded_run(Uuid::from_u128(1)).unwrap();
         assert_eq!(seen.elsewhere.is_some(), shared.url.is_some());
         assert_eq!(RecordedRun { elsewhere: None, ..seen }, expected);

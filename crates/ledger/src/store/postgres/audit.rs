@@ -175,11 +175,11 @@ impl AuditLog for PostgresStore {
         })?;
         for instance in chains {
             let mut next = after.next_of(Some(&instance));
-            loop {
-                let rows = self.rows_of(&instance, next)?;
+            while let Some(first) = next {
+                let rows = self.rows_of(&instance, first)?;
                 let is_last = rows.len() < ROWS_AT_ONCE;
                 for row in rows {
-                    next = row.seq.saturating_add(1);
+                    next = row.seq.checked_add(1);
                     if each(row).is_break() {
                         return Ok(());
                     }
@@ -223,7 +223,7 @@ impl AuditLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns the next rows of a chain after row `after`.
+    /// Returns at most [`ROWS_AT_ONCE`] rows of a chain, in order, from row `first` on.
     fn rows_of(&self, instance: &str, first: i64) -> Result<Vec<AuditRow>, StoreError> {
         let instance = instance.to_owned();
         self.ask(move |session| {

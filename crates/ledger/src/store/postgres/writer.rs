@@ -180,7 +180,7 @@ pub(super) async fn write_all(
 /// was written. After an error during the commit, fails, because it is unknown whether the group was written.
 async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result<(), StoreError> {
     let written = match write_group(database, own, group).await {
-        Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {
+        Err(NotWritten { error, commit_failed: false }) if is_lost_connection(&error) => {
             tracing::debug!(?error, "a group is written once more");
             write_group(database, own, group).await
         }
@@ -189,16 +189,16 @@ async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result
     written.map_err(|not_written| not_written.error)
 }
 
-/// The reason why a group was not written, or may not have been written. `was_to_be_confirmed` is `true` if the
+/// The reason why a group was not written, or may not have been written. `commit_failed` is `true` if the
 /// commit itself failed.
 struct NotWritten {
     error: StoreError,
-    was_to_be_confirmed: bool,
+    commit_failed: bool,
 }
 
 impl<E: Into<StoreError>> From<E> for NotWritten {
     fn from(error: E) -> Self {
-        Self { error: error.into(), was_to_be_confirmed: false }
+        Self { error: error.into(), commit_failed: false }
     }
 }
 
@@ -230,7 +230,7 @@ async fn write_group(
     drop(chain);
     transaction.commit().await.map_err(|source| NotWritten {
         // Do not retry, because the commit may have succeeded if the connection was lost.
-        was_to_be_confirmed: true,
+        commit_failed: true,
         error: DatabaseError::Statement(source).into(),
     })
 }

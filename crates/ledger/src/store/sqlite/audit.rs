@@ -100,7 +100,8 @@ impl AuditLog for SqliteStore {
         after: &RowsAfter,
         each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.read(|transaction| for_each_from(transaction, after.next_of(None), each))
+        let Some(first) = after.next_of(None) else { return Ok(()) };
+        self.read(|transaction| for_each_from(transaction, first, each))
     }
 
     fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError> {
@@ -221,7 +222,8 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
     })
 }
 
-/// Reads a row. If a column does not contain a text, the hash in the result is invalid, so verification finds the change.
+/// Reads a row. If a column does not contain a text, the hash in the result is invalid, so verification finds the
+/// change.
 fn read_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
     let mut hash = text(row, 10)?;
     for column in 1..=10 {

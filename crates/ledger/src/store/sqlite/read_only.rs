@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{FILE_NAME, SqliteStore, error_of, owner, require_ours};
+use super::{FILE_NAME, SqliteStore, error_of, read_identity, require_ours};
 use crate::store::error::StoreError;
 
 /// The characters that are percent-encoded in the path of a URI.
@@ -16,7 +16,7 @@ impl SqliteStore {
     /// Opens the store in `folder` for reading, even if its files are not writable.
     pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
         // Do not check permissions here, because reading another user's copy is harmless.
-        match Self::open_whosever(folder) {
+        match Self::open_unchecked(folder) {
             Err(error) if needs_writing(&error) => Self::open_as_it_is(folder),
             opened => opened,
         }
@@ -33,7 +33,7 @@ impl SqliteStore {
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(immutable(&file), flags).and_then(|connection| {
-            let owner = owner(&connection)?;
+            let owner = read_identity(&connection)?;
             connection.pragma_update(None, "trusted_schema", false)?;
             Ok((owner, connection))
         });
@@ -91,7 +91,7 @@ mod tests {
         let store = SqliteStore::open_as_it_is(&folder).unwrap();
         let found = store.read(|transaction| {
             let trusted_schema = pragma(transaction, "trusted_schema")?;
-            Ok((owner(transaction)?, trusted_schema))
+            Ok((read_identity(transaction)?, trusted_schema))
         });
         assert_eq!(found.unwrap(), ((APPLICATION_ID, SCHEMA_VERSION), 0));
         let written = store.read(|transaction| transaction.execute_batch("CREATE TABLE a (b)"));

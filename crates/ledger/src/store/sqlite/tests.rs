@@ -91,9 +91,10 @@ fn a_store_that_was_replaced_is_neither_read_nor_written_to() {
     let aside = folder.path().join("aside");
     fs::rename(&file, &aside).unwrap();
     let refused = |what: &str| {
-        for error in
-            [touch(&store).unwrap_err(), store.read(|transaction| owner(transaction)).unwrap_err()]
-        {
+        for error in [
+            touch(&store).unwrap_err(),
+            store.read(|transaction| read_identity(transaction)).unwrap_err(),
+        ] {
             let StoreError::Replaced { file: named } = error else { panic!("{what}: {error}") };
             assert_eq!(named, file, "{what}");
         }
@@ -105,7 +106,7 @@ fn a_store_that_was_replaced_is_neither_read_nor_written_to() {
     fs::rename(&aside, &file).unwrap();
     touch(&store).unwrap();
     assert_eq!(
-        store.read(|transaction| owner(transaction)).unwrap(),
+        store.read(|transaction| read_identity(transaction)).unwrap(),
         (APPLICATION_ID, SCHEMA_VERSION)
     );
 }
@@ -252,7 +253,7 @@ fn a_lock_of_another_process_is_waited_for_and_not_without_end() {
     pending.wait().unwrap();
     // In the second case, the lock is not released. The store and the other connection `own` stop waiting after the
     // timeout.
-    let mut later = patience(|| false);
+    let mut later = busy_handler(|| false);
     let own = connect(&folder.path().join(FILE_NAME)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let since = Instant::now();
@@ -266,5 +267,5 @@ fn a_lock_of_another_process_is_waited_for_and_not_without_end() {
     assert!(!waits.join().unwrap());
     // The timeout counts from the beginning of each wait, not from the creation of the handler.
     assert!(later(0));
-    assert!(!patience(|| true)(0));
+    assert!(!busy_handler(|| true)(0));
 }
