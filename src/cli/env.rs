@@ -262,7 +262,15 @@ fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<Exi
         }
     }
     if let (Some(name), false) = (name, is_found) {
-        tracing::error!("there is no environment {name}; see `qwed-mcp env list`");
+        let mut places = [environments, &of_scripts].into_iter();
+        if let Some(folder) = places.find_map(|place| place.unreadable(name)) {
+            let folder = folder.display();
+            tracing::error!(
+                "{name} cannot be read, so it was not removed; delete the folder {folder}"
+            );
+        } else {
+            tracing::error!("there is no environment {name}; see `qwed-mcp env list`");
+        }
         return Ok(ExitCode::FAILURE);
     }
     clean_up(&turn);

@@ -129,7 +129,7 @@ impl<'t> Builder<'t> {
         let startup = Startup::record(folder).map_err(BuildError::Unrecorded)?;
         tool.install(&job, &lock_file, progress).await?;
         // After the installation, no file of the environment may be executed or read before this check, because a
-        // package may have replaced it.
+        // package may have replaced the file.
         startup.compare(folder).map_err(BuildError::StartupChanged)?;
 
         progress(Progress::Step("Compiling"));

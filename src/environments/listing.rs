@@ -180,7 +180,7 @@ impl Environments {
         Ok(Some(found))
     }
 
-    /// Returns the name of an environment for messages.
+    /// Returns the name of an environment for messages: `env-1`, or `scripts/env-1` for packages of scripts.
     pub(crate) fn shown_name(&self, environment: &Environment) -> String {
         let name = &environment.name;
         if self.path.ends_with(OF_SCRIPTS) { format!("{OF_SCRIPTS}/{name}") } else { name.clone() }
@@ -297,20 +297,25 @@ impl Environments {
         }
         // Do not use the environment if its marker was removed, because then another process is removing the
         // environment.
-        let is_there = file.metadata().is_ok_and(|marker| marker.nlink() > 0);
-        is_there.then_some(InUse { environment, _lock: file })
+        let (_, now) = self.open(name).ok().flatten()?;
+        let identity = |of: &File| of.metadata().map(|of| (of.dev(), of.ino())).ok();
+        (identity(&now) == identity(&file)).then_some(InUse { environment, _lock: file })
     }
 
     /// Opens an environment and its marker. Returns `None` if the environment is incomplete or does not exist. Fails if
-    /// that is unknown, for example if a newer version of this program wrote the marker.
+    /// it is unknown whether the environment is complete, for example if a newer version of this program wrote the
+    /// marker.
     fn open(&self, name: &str) -> io::Result<Option<(Environment, File)>> {
         let folder = Folder::open(&self.path)?;
-        if is_there(folder.stat(&begun(name)))?.is_some() {
+        if none_if_missing(folder.stat(&begun(name)))?.is_some() {
             return Ok(None);
         }
-        let Some(own) = is_there(folder.folder(OsStr::new(name)))? else { return Ok(None) };
-        // A copy of the folder that consists of hard links does not change the environment.
-        let Some(file) = is_there(own.linked_file(OsStr::new(MARKER)))? else { return Ok(None) };
+        let Some(own) = none_if_missing(folder.folder(OsStr::new(name)))? else { return Ok(None) };
+        // Accept a marker with several hard links, because another program may have copied the folder with hard links.
+        // Such a copy does not change the environment.
+        let Some(file) = none_if_missing(own.linked_file(OsStr::new(MARKER)))? else {
+            return Ok(None);
+        };
         let marker = Marker::read(&file)?;
         let path = self.path.join(name);
         Ok(Some((Environment { name: name.to_owned(), path, marker }, file)))
@@ -325,13 +330,25 @@ impl Environments {
         Ok(names.iter().filter_map(|name| number_of(name.to_str()?)).collect())
     }
 
+    /// Returns the folder of an environment with an unreadable marker, by the environment's name for messages.
+    pub(crate) fn unreadable(&self, shown_name: &str) -> Option<PathBuf> {
+        let is_of_scripts = self.path.ends_with(OF_SCRIPTS);
+        let name = match shown_name.split_once('/') {
+            Some((OF_SCRIPTS, name)) if is_of_scripts => name,
+            None if !is_of_scripts => shown_name,
+            Some(_) | None => return None,
+        };
+        number_of(name)?;
+        self.open(name).is_err().then(|| self.path.join(name))
+    }
+
     fn unlisted(&self, source: io::Error) -> ChangeError {
         ChangeError::List { folder: self.path.clone(), source }
     }
 }
 
-/// Returns `None` if there is no such file or folder.
-fn is_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+/// Converts the error for a missing file or folder to `Ok(None)`.
+fn none_if_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(error)
             if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
@@ -363,6 +380,13 @@ pub(crate) struct Turn<'e> {
     environments: &'e Environments,
     pub(super) folder: Folder,
     lock: File,
+}
+
+impl Drop for Turn<'_> {
+    /// Ends the turn, even if a process that was started during the turn has not closed the descriptor of the lock.
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Turn<'_> {
@@ -399,7 +423,7 @@ impl Turn<'_> {
 
     fn remove_incomplete(&self, names: &[String]) -> Result<(), ChangeError> {
         for name in names {
-            // Keep symlinks and files with the name of an environment. This program did not make them.
+            // Do not remove a symlink or a file with the name of an environment, because this program did not make it.
             if self.folder.stat(OsStr::new(name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
                 self.remove_tree(name)?;
             }
@@ -443,7 +467,7 @@ impl Turn<'_> {
             created => drop(created?),
         }
         let created = self.folder.create_folder(OsStr::new(name));
-        created.inspect_err(|_| self.forget(name))
+        created.inspect_err(|_| self.remove_begun_file(name))
     }
 
     /// Makes a new environment available to servers.
@@ -455,7 +479,7 @@ impl Turn<'_> {
 
     /// Removes the file that marks an unfinished environment. Call this after the environment's folder is removed.
     /// Ignores a failure, because the file is harmless.
-    fn forget(&self, name: &str) {
+    fn remove_begun_file(&self, name: &str) {
         let _ = self.folder.remove_file(&begun(name));
     }
 
@@ -474,6 +498,6 @@ impl Turn<'_> {
             let folder = self.environments.path.join(name);
             ChangeError::Remove { folder, source }
         });
-        removed.inspect(|()| self.forget(name))
+        removed.inspect(|()| self.remove_begun_file(name))
     }
 }

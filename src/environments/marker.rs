@@ -42,6 +42,12 @@ pub(crate) struct Marker {
     pub(super) startup: Startup,
 }
 
+/// The part of a marker that every version of the format has.
+#[derive(Deserialize)]
+struct Versioned {
+    format: u32,
+}
+
 /// The part of a marker that the builder provides. [`Marker::new`] adds the other fields.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
@@ -76,9 +82,11 @@ impl Marker {
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.take(MARKER_BYTES_MAX).read_to_end(&mut bytes)?;
-        let marker: Self = serde_json::from_slice(&bytes)?;
-        let is_known = marker.format == FORMAT;
-        is_known.then_some(marker).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let Versioned { format } = serde_json::from_slice(&bytes)?;
+        if format != FORMAT {
+            return Err(io::Error::other("another version of qwed-mcp wrote the file"));
+        }
+        Ok(serde_json::from_slice(&bytes)?)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {

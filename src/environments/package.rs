@@ -111,15 +111,18 @@ impl FromStr for Requirement {
     }
 }
 
-/// Removes spaces. Returns `None` if a space separates two names, versions or comparisons, which would become one.
+/// Removes spaces. Returns `None` if a space separates two names, two versions or two comparisons, because they would
+/// become one.
 fn without_spaces(text: &str) -> Option<String> {
-    let is_joining = |c: char| !",[]<>=!~".contains(c);
-    let kind = |c: Option<char>| c.map(is_joining);
+    let is_joining = |c: char| !",[]<>=~".contains(c);
     let mut joined = String::new();
     for part in text.split(' ').filter(|part| !part.is_empty()) {
         let (before, after) = (joined.chars().last(), part.chars().next());
         let is_separator = |c: Option<char>| c.is_none_or(|c| ",[]".contains(c));
-        if !is_separator(before) && !is_separator(after) && kind(before) == kind(after) {
+        // A `!` without `=` is a part of a version.
+        let is_comparison = part.starts_with("!=");
+        let joins = after.map(|c| is_joining(c) && !is_comparison);
+        if !is_separator(before) && !is_separator(after) && before.map(is_joining) == joins {
             return None;
         }
         joined.push_str(part);
@@ -182,6 +185,9 @@ mod tests {
             "polars>=1;",
             "polars>",
             "polars==1,",
+            "polars==1 !2",
+            "polars == 1 ! 2",
+            "polars ! = 1",
             "polars[",
             "polars[]",
             "polars[-x]",

@@ -119,55 +119,61 @@ pub(super) async fn run(
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     command.stdin(lock).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let started = command.spawn();
-    let mut group = match started {
-        Ok(child) => Group { child, is_over: false },
+    let (mut group, mut child) = match started {
+        Ok(child) => (Group::of(&child), child),
         Err(source) => return Err(StepError::Start { program, source }),
     };
     // Close this process's copy of the lock's descriptor, which the command owns.
     drop(command);
-    let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut output = Output::default();
     let ended = timeout(STEP_TIMEOUT, async {
         let follow = output.follow(stdout, stderr, progress);
         tokio::pin!(follow);
-        tokio::select! {
-            () = &mut follow => group.child.wait().await,
-            status = group.child.wait() => {
-                // Processes that the step started may hold its output open for any time.
-                let _ = timeout(LAST_LINES_TIMEOUT, follow).await;
-                status
-            }
+        let (is_read, status) = tokio::select! {
+            () = &mut follow => (true, child.wait().await),
+            status = child.wait() => (false, status),
+        };
+        // Kill the processes that the step leaves behind. One of them may hold the lock of the turn, which is the
+        // standard input of the step.
+        group.kill();
+        if !is_read {
+            // Limit the wait, because a process that has left the group may hold the output open for any time.
+            let _ = timeout(LAST_LINES_TIMEOUT, follow).await;
         }
+        status
     });
     let ended = ended.await;
     let lines = output.lines.into();
     match ended {
         Err(_) => Err(StepError::Timeout { program, lines }),
         Ok(Err(source)) => Err(StepError::Start { program, source }),
-        Ok(Ok(status)) if status.success() => {
-            group.is_over = true;
-            Ok(lines)
-        }
-        Ok(Ok(status)) => {
-            group.is_over = true;
-            Err(StepError::Failed { program, status, lines })
+        Ok(Ok(status)) if status.success() => Ok(lines),
+        Ok(Ok(status)) => Err(StepError::Failed { program, status, lines }),
+    }
+}
+
+/// A process group. Dropping this value kills the processes of the group.
+struct Group(Option<Pid>);
+
+impl Group {
+    /// Returns the group of a process that started a new group.
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
+    }
+
+    /// Kills the processes of the group. Call this right after the wait for the first process of the group, because its
+    /// PID may be reused later.
+    fn kill(&mut self) {
+        if let Some(group) = self.0.take() {
+            let _ = killpg(group, Signal::SIGKILL);
         }
     }
 }
 
-/// A process and the processes that it started. Dropping this value before the process ends kills all of them.
-struct Group {
-    child: Child,
-    is_over: bool,
-}
-
 impl Drop for Group {
     fn drop(&mut self) {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(id) = id.filter(|_| !self.is_over) {
-            // Even if the process has ended, this kills no other process, because its PID is not reused before `wait`.
-            let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
-        }
+        self.kill();
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -39,6 +39,7 @@ tests! {
         killed_at_any_point_it_leaves_no_environment,
         one_process_at_a_time_makes_environments,
         what_cannot_be_made_is_told,
+        a_process_that_a_step_leaves_is_killed,
         a_package_cannot_bring_what_the_environment_starts_with,
         a_package_that_is_needed_by_its_address_is_not_built,
         invalid_arguments_are_refused;
@@ -50,6 +51,9 @@ tests! {
 const TELL_TALE: &str = "tell_tale";
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time that a server takes at most to remove an incomplete environment when it ends.
+const GRACE_FOR_ENVIRONMENT: Duration = Duration::from_secs(5);
 
 /// A home folder, a data folder, and wheels that replace the package index.
 struct Fixture {
@@ -595,6 +599,14 @@ fn the_newest_complete_environment_is_taken() {
     assert_eq!(fixture.names(), others);
     assert!(!fixture.environments().join(".env-16.begun").exists());
     assert!(tenth.join("bin/python").exists());
+    // The name of an environment with an unreadable marker leads to its folder.
+    let unreadable = fixture.run(&["env", "remove", "env-14"]);
+    let said = String::from_utf8_lossy(&unreadable.stderr).into_owned();
+    assert_eq!(unreadable.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("env-14 cannot be read, so it was not removed; delete the folder "),
+        "{said}"
+    );
     // A name that does not exist changes nothing. An older environment is found by its name.
     let ninth = fixture.environments().join("env-9");
     let copied = Command::new("cp").arg("-a").args([&tenth, &ninth]).status();
@@ -923,10 +935,13 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
     fixture.reached();
     server.cancel(call);
     assert!(server.execute("print(1)").text().starts_with("STDOUT:\n1\n"));
+    let closed = Instant::now();
     server.finish();
+    let has_ended_early = closed.elapsed() < GRACE_FOR_ENVIRONMENT;
     let left = || fs::read_dir(fixture.environments().join("scripts")).unwrap().flatten();
     let names: Vec<_> = left().map(|entry| entry.file_name().into_string().unwrap()).collect();
-    assert!(names.iter().all(|name| name == ".lock" || name == "env-1"), "{names:?}");
+    let is_removed = names.iter().all(|name| name == ".lock" || name == "env-1");
+    assert!(is_removed || !has_ended_early, "{names:?}");
 }
 
 fn a_server_keeps_eight_environments_for_packages_of_scripts() {
@@ -1178,6 +1193,17 @@ fn one_process_at_a_time_makes_environments() {
         "{stderr}"
     );
     assert_eq!(fixture.names(), Vec::<String>::new());
+}
+
+/// The process would hold the lock of the turn, because the lock's file is the standard input of each step.
+fn a_process_that_a_step_leaves_is_killed() {
+    let fixture = Fixture::with_uv();
+    let file = fixture.at("left");
+    fixture.program("uv", &format!("sleep 600 <&0 &\necho $! > {}\nexit 3", file.display()));
+    assert!(fixture.not_created(&[]).contains("ended with"));
+    let left = Pid::from_raw(fs::read_to_string(&file).unwrap().trim().parse().unwrap());
+    assert!(eventually(PATIENCE, || !is_alive(left)).is_some());
+    assert_eq!(fixture.run(&["env", "remove"]).status.code(), Some(0));
 }
 
 fn what_cannot_be_made_is_told() {
