@@ -3,11 +3,11 @@
 
     benches/analysis.py [--smoke]
 
-Both analyses are timed in turn, on a script of 300 bytes and on the standard library's `argparse.py`: from the text to
-the findings, in processes that have warmed up. The table has the least of several medians of each, and the ratio. A
-second table has how our time grows with sources that are hard on an analysis. A missed target does not fail the bench;
-the exit code is 1 only if a measurement failed. Ours is `cargo bench --bench analysis`; theirs comes from PyPI into
-`target/peer/`.
+Times both analyses in turn, on a script of 300 bytes and on the standard library's `argparse.py`. Each time is from the
+text to the findings, in a process that has warmed up. The table has the smallest of several medians of each analysis,
+and the ratio. A second table shows how our time grows with the size of sources that are hard to analyse. A missed
+target does not fail the bench. The exit code is 1 only if a measurement failed. Our analysis is
+`cargo bench --bench analysis`. The Python implementation comes from PyPI into `target/peer/`.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ print(int(statistics.median(times)))
 """
 
 TARGETS_NS = {"script of 300 bytes": 20_000, "argparse.py": 3_000_000}
-# The maximum time for 1 MiB, and the maximum exponent of its growth with the size. It is above 1, because caches are
-# small.
+# The maximum time for 1 MiB, and the maximum exponent of its growth with the size. The exponent may be a little above
+# 1, because caches are small.
 WORST_NS = 1_000_000_000
 EXPONENT_MAX = 1.2
 # The kinds of source that `--smoke` measures.
 SMOKE_SHAPES = ["plain code", "star imports", "long text formatted", "nested comprehensions"]
-# For shorter times, the exponent is only noise.
+# The minimum time for which the exponent is checked. For shorter times, the exponent is only noise.
 NOISE_NS = 100_000_000
 
 

@@ -3,11 +3,16 @@
 
     benches/batch.py [--server PATH] [--rounds N | --smoke]
 
-Measures scripts per second of `qwed-mcp run --batch`; of a loop of `os.fork` in interpreters that have loaded and
-used the same modules (without a server, sandbox, analysis or limits, so no batch can be faster); of
-`subprocess.run(["python", "-c", ...])`; and of the Python implementation with at most five background jobs at a
-time. The scripts are light, or use SymPy or Z3. There are one, two and four workers. In each of N rounds all run
-once, one after the other, so that a busy moment of the machine affects all. The table has the medians.
+Measures the scripts per second of four programs:
+
+- `qwed-mcp run --batch`
+- a loop of `os.fork` in interpreters that have loaded and used the same modules. The loop has no server, sandbox,
+  analysis or limits, so no batch can be faster.
+- `subprocess.run(["python", "-c", ...])`
+- the Python implementation, with at most five background jobs at a time
+
+The scripts are light, or use SymPy or Z3. There are one, two and four workers. In each of N rounds, all programs run
+once, one after the other, so that a busy moment of the machine affects all of them. The table has the medians.
 
 The rate of a batch counts its last two thirds only, because a batch is slower until its interpreters are warm. All
 answers are checked. A missed target does not fail the bench. A wrong answer is an error with exit code 1.

@@ -1,7 +1,7 @@
 """Installs, starts, calls and stops the two servers that `side_by_side.py` measures.
 
-This module does not know the measurements or their targets. A server that does not exit by itself is killed and
-reaped, so no process outlives its `with` block.
+This module contains no measurements and no targets. A server that does not exit by itself is killed and reaped, so no
+process outlives its `with` block.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ class Server:
                 os.close(descriptor)
 
     def initialize(self) -> None:
-        """Performs the handshake. Returns the milliseconds since the spawn. The request waits in the pipe while the
-        server starts."""
+        """Performs the handshake. Sets `start_ms` to the milliseconds from the spawn to the reply. The request waits in
+        the pipe while the server starts."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},

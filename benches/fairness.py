@@ -2,11 +2,11 @@
 
     python3 benches/fairness.py BINARY [SECONDS]
 
-`bob` and `carl` run `print(1)` one after the other for SECONDS (10) in each part. In the first part they are alone.
-Then `ann` takes all that she can of one resource in each part, and at the end of all resources at once: turns,
-background jobs, subscriptions, stalled bodies, batches, handshakes. Prints p50 and p99 of the two others in each part,
-and the ratio of p99 to the first part. The exit code is 1 if a ratio is above three, or if one of their requests was
-refused.
+In each part, `bob` and `carl` repeat the call `print(1)` for SECONDS (10). In the first part, they are alone. In each
+further part, `ann` takes as much as she can of one resource: turns, background jobs, subscriptions, stalled bodies,
+batches or handshakes. In the last part, she takes all of them at once. Prints p50 and p99 of the calls of bob and carl
+in each part, and the ratio of this p99 to the p99 of the first part. The exit code is 1 if a ratio is above three, or
+if a call of bob or carl was refused.
 
 Needs a build whose sandbox works on this machine. QWED_MCP_PYTHON names the interpreter (default: this program's).
 """

@@ -3,12 +3,12 @@
 
     benches/governance.py [--server PATH] [--python PATH] [--rounds N | --smoke]
 
-Runs two servers at once, one without a policy and one with a policy. In each round both run `print(1)`, and the second
-server also runs one small test with `run_pytest` and lists artifacts. For the script, "governance" is the difference of
-the medians: the call is checked against a token and audited. For `run_pytest` it is the duration of the call minus that
-of the run in the sandbox: token, policy, budget, artifacts, evidence and audit. At the end it sends 250 list calls one
-after the other and 250 at once, and measures their time and the server's kernel CPU time. The PATH of --python is an
-interpreter with pytest (default: the one that `cargo test` created).
+Runs two servers at once, one without a policy and one with a policy. In each round, both run `print(1)`. The server
+with a policy also runs one small test with `run_pytest`, and lists artifacts. For the script, "governance" is the
+difference of the medians: the check of the token, and the audit. For `run_pytest`, "governance" is the duration of the
+call minus the duration of the run in the sandbox: token, policy, budget, artifacts, evidence and audit. At the end, the
+bench sends 250 list calls one after the other and then 250 at once. It measures their time and the server's kernel CPU
+time. The PATH of --python is an interpreter with pytest (default: the interpreter that `cargo test` created).
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 
     benches/http_calls.py [--server PATH] [--rounds N | --smoke]
 
-Measures the calls per second of one client that waits for each reply, and the server's own CPU for each call: a call
-that runs nothing (the status of an unknown job), and `print(1)` in a warm interpreter. In each of N rounds both
-transports take their turn, so that a busy moment of the machine affects both. The table has the medians.
+Measures the calls per second of one client that waits for each reply, and the CPU time of the server itself for each
+call. One kind of call runs nothing, because it asks for the status of an unknown job. The other kind runs `print(1)` in
+a warm interpreter. In each of N rounds, the transports are measured one after the other, so that a busy moment of the
+machine affects both. The table has the medians.
 
 All answers are checked. A wrong answer is an error with exit code 1.
 

@@ -3,11 +3,11 @@
 
     benches/jobs.py [--server PATH] [--rounds N | --smoke]
 
-In each round each number of replicas has its turn: a new PostgreSQL with default settings (each commit waits for the
-disk), and 300 jobs that run `print(1)` in warm interpreters. Three users place them as fast as the server accepts them.
-By the database's clock, it measures jobs per second from the first placement to the last end, and the time from
-placement to end, which is mostly waiting. It also measures that time for single jobs on an idle server: place, claim,
-run, store.
+Each round measures each number of replicas once, with a new PostgreSQL with default settings (each commit waits for the
+disk), and 300 jobs that run `print(1)` in warm interpreters. Three users place the jobs as fast as the server accepts
+them. By the database's clock, the bench measures the jobs per second from the first placement to the last end. It also
+measures the time from the placement of a job to its end, which is mostly waiting. The same time is measured for single
+jobs on an idle server, which do not wait: they are placed, claimed, run and stored.
 
 All results are checked. A wrong result is an error with exit code 1.
 

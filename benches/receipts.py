@@ -6,7 +6,7 @@
 Runs three servers at once: without receipts, with receipts, and with `QWED_MCP_RECEIPTS_SYNC=on`. In each round all of
 them run `print(1)`, and one file of a receipt's size is written and synced in the folder of the receipts, to measure
 the cost of one durable write on that disk. Every receipt is verified at the end. A missed target does not fail the
-bench; an invalid receipt is an error with exit code 1.
+bench. An invalid receipt is an error with exit code 1.
 """
 
 from __future__ import annotations

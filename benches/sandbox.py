@@ -7,10 +7,10 @@ Runs one server for each tier, all at once. In each round every server runs `pri
 -c`, so that a busy moment of the machine affects all of them. "over bare" is the difference of the medians: the whole
 call until its reply, with the server, the supervisor and the cleanup.
 
-A server that may not create namespaces runs scripts at tier 2. To get one, this bench starts a server in a changed root
-(`chroot`) as an ordinary user, because the kernel refuses user namespaces there. That needs root. Without root the row
-is missing and the exit code is 1. A missed target does not fail the bench; a server that runs scripts at the wrong tier
-is an error.
+A server that may not create namespaces runs scripts at tier 2. For this tier, the bench starts a server in a changed
+root (`chroot`) as an ordinary user, because the kernel refuses user namespaces there. Only root can change the root.
+For other users, the row of tier 2 is missing, and the exit code is 1. A missed target does not fail the bench. A server
+that runs scripts at the wrong tier is an error.
 """
 
 from __future__ import annotations

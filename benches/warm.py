@@ -7,10 +7,16 @@ Runs three servers at once: ours with warm interpreters, ours without, and the P
 of them runs the same script once, after a pause, so that a busy moment of the machine affects all of them. Every reply
 is checked. The table has for each script how many times faster warm is, and whether the target is met.
 
-Then it measures calls without a pause; jobs in the background, five at a time; the physical limit, which is fork, run
-and exit of the same interpreter with the same modules, without a server and without a sandbox; memory; and a plot, next
-to plain Python that draws the same. A missed target does not fail the bench; a server without warm interpreters and a
-wrong answer are errors with exit code 1.
+Then the bench measures:
+
+- calls without a pause
+- background jobs, five at a time
+- the physical limit: fork, run and exit of the same interpreter with the same modules, without a server and a sandbox
+- memory
+- a plot, compared with plain Python that draws the same plot
+
+A missed target does not fail the bench. A server without warm interpreters, or a wrong answer, is an error with exit
+code 1.
 
 Linux only, Python 3.11 or newer, standard library only. The Python implementation is installed below `target/peer/`, as
 for `side_by_side.py`.

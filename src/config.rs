@@ -3,6 +3,9 @@
 //! No other module reads the `QWED_` variables of this process. An invalid value is not an error here: the default
 //! applies, and a [`SettingsWarning`] reports the value. The settings are not read with clap's `env`, because clap ends
 //! the program at an invalid value.
+//!
+//! If a call waits for the result of its run, the run is called synchronous. All other runs of scripts are background
+//! jobs.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -30,8 +33,8 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default start time of the clocks in a deterministic run: 2026-01-01T00:00:00Z.
 pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
 /// The years in which the clocks of a deterministic run may start. The library that replaces the clocks in the sandbox
-/// (`fixed.c`) could not distinguish real-time deadlines before the year 2000 from monotonic deadlines. The upper limit
-/// keeps the number of nanoseconds since 1970 within 64 bits.
+/// (`fixed.c`) takes a deadline before 1973 for a deadline of the monotonic clock, so the lower limit is far above
+/// 1973. The upper limit keeps the number of nanoseconds since 1970 within 64 bits.
 const RUN_YEARS: RangeInclusive<i32> = 2000..=2199;
 /// The default time for which a job is kept after its last change of state.
 const JOB_TTL: Duration = Duration::from_secs(3600);

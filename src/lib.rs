@@ -19,8 +19,8 @@
 //!
 //! # Modules
 //!
-//! In reading order. A module imports only modules below it. Modules with a star need the feature `teams`. In a build
-//! without this feature, the files `*_absent.rs` replace some of these modules.
+//! The modules are in reading order. A module imports only modules below it. Modules with a star need the feature
+//! `teams`. In a build without this feature, the files `*_absent.rs` replace some of these modules.
 //!
 //! | module | responsibility |
 //! |---|---|
@@ -33,19 +33,21 @@
 //! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run (once for identical calls), audit |
 //! | `bearer` * | authentication over HTTP, by tokens of the store and by access tokens |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence |
-//! | `verdict` | the verdict on a run: conclusion, checks, Verification Context |
-//! | `verification` | creates verdicts from the checks of a run |
 //! | `receipt` | signed receipts: decision, environment and outcome of a run |
 //! | `recipes` | scripts that a person fills in: one for each kind of claim |
+//! | `skill` | the skill: how a model verifies a claim |
 //! | `oidc` * | validation of an authorization server's access tokens |
+//! | `verification` | creates verdicts from the checks of a run |
 //! | `executor` | runs authorized scripts, and kills all their processes |
 //! | `environments` | virtual environments for scripts: create, list, remove |
-//! | `gateway` | the decision about a call: yes or no, the reason, the id |
-//! | `config`, `logging` | settings from environment variables; logs to stderr |
-//! | `terminal` | output for terminals |
+//! | `gateway` | the decision about a call: allow or refuse, the reason, the id |
+//! | `verdict` | the verdict on a run: conclusion, checks, Verification Context |
+//! | `config` | settings from environment variables |
 //! | `traces` *, `https` * | spans for a collector; the outbound HTTP client |
-//! | `skill` | the skill: how a model verifies a claim |
-//! | `shares`, `plain_text` | the shares of users in common resources; the removal of hidden characters |
+//! | `shares` | the shares of users in common resources |
+//! | `logging` | logs to stderr |
+//! | `terminal` | output for terminals |
+//! | `plain_text` | the removal of hidden characters |
 //!
 //! The packages in `crates/` import nothing from this package:
 //!
@@ -162,7 +164,7 @@ mod oidc;
 #[cfg_attr(not(feature = "teams"), path = "traces_absent.rs")]
 mod traces;
 
-// The packages in `crates/`, under their module names.
+// Import the packages in `crates/` under the names that the modules of this package use.
 use qwed_clients as clients;
 use qwed_files::{data_folder, folder, strict_modes};
 use qwed_ledger as ledger;
@@ -190,7 +192,7 @@ pub use qwed_safety as safety;
 #[doc(hidden)]
 pub use qwed_sandbox::process_of_a_run;
 
-/// Reads a line as the transport does. For the fuzz target `wire`.
+/// Reads a line as the transport does. The fuzz target `wire` calls this function.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn read_line_for_fuzzing(line: &[u8]) {

@@ -77,7 +77,7 @@ pub(crate) struct CheckReport {
     /// The condition, as it is written in the script, or the id of a test.
     pub(crate) text: String,
     pub(crate) state: CheckState,
-    /// The reason why the check cannot fail. `None` if the check can fail.
+    /// The identifier ([`Vacuity::id`]) of the reason why the check cannot fail. `None` if no reason is known.
     pub(crate) vacuous: Option<String>,
     pub(crate) times: u64,
     /// The operands and names of the check that ended the script, with their values. Empty for other checks.
@@ -115,8 +115,8 @@ pub(crate) struct Verdict {
     pub(crate) document_digest: String,
     /// The Verification Context.
     pub(crate) document: Value,
-    /// Whether the outcome could differ on a less busy machine, because a variant of the script (a run with other
-    /// numbers) did not start or did not end by itself.
+    /// Whether the outcome could differ on a less busy machine, because a variant of the script (the script with other
+    /// numbers or operators) did not start or did not end by itself.
     #[serde(skip)]
     pub(crate) depends_on_load: bool,
 }

@@ -75,8 +75,8 @@ impl Status {
     }
 
     /// Returns whether the script passed. `is_as_expected` is the result of the comparison with the expected output or
-    /// value. It is `None` if the line expects no result, and then this function returns `None` too. It also returns
-    /// `None` for an invalid line, for an interrupted batch, and if this machine could not run the script.
+    /// value, or `None` if the line expects no result. Returns `None` if the line expects no result, if the line is
+    /// invalid, if the batch was interrupted, or if this machine could not run the script.
     pub(super) fn verdict(self, is_as_expected: Option<bool>) -> Option<bool> {
         match self {
             Self::Ok => is_as_expected,

@@ -178,7 +178,8 @@ impl Id {
 }
 
 impl Ask {
-    /// Like [`Self::parse`], but if the line is too long, `line` is an error with the maximum length in bytes.
+    /// Parses a line as [`Self::parse`] does. If the line is too long, `line` is an error with the maximum length in
+    /// bytes.
     pub(super) fn take(
         number: u64,
         line: Result<&[u8], usize>,

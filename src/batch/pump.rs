@@ -72,14 +72,15 @@ enum Taken {
     Changed(String),
 }
 
-/// Counts the answers of this batch, and passes them to the writer. In an ordered batch, also keeps them in order.
+/// Counts the answers of this batch, and passes them to the writer. In an ordered batch, also puts them into the order
+/// of the lines.
 struct Answers {
     writer: Writer,
     progress: Progress,
     order: Option<Order>,
     /// Whether answers to cancelled lines are also written. This is `false` if the batch can be resumed, because
     /// `--resume` then runs these lines.
-    tells_cancelled: bool,
+    writes_cancelled: bool,
 }
 
 /// The answers of an ordered batch that wait for the answers to earlier lines.
@@ -100,10 +101,10 @@ impl Pump {
         output: Output,
         mut show: impl FnMut(&Progress),
     ) -> io::Result<Pumped> {
-        let tells_cancelled = !output.can_be_resumed();
+        let writes_cancelled = !output.can_be_resumed();
         let (writer, answered) = output.start()?;
         let order = self.is_ordered.then(Order::default);
-        let mut answers = Answers { writer, progress: Progress::new(), order, tells_cancelled };
+        let mut answers = Answers { writer, progress: Progress::new(), order, writes_cancelled };
         let (mut running, mut ids) = (JoinSet::new(), Ids::default());
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -237,7 +238,7 @@ impl Answers {
     /// Counts an answer and passes it to the writer. In an ordered batch, the answer first waits for the answers to
     /// earlier lines. `place` is the position that `begin` returned.
     async fn take(&mut self, place: u64, answer: Answer) {
-        let is_told = answer.status != Status::Cancelled || self.tells_cancelled;
+        let is_told = answer.status != Status::Cancelled || self.writes_cancelled;
         if is_told {
             self.progress.count(&answer);
         }

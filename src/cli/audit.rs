@@ -17,7 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::Format;
-use super::output::{document, print, unless_closed};
+use super::output::{NotPrinted, document, print};
 use super::receipt::public_keys;
 use super::token::span;
 use crate::config::Settings;
@@ -236,7 +236,7 @@ fn export(store: &Store, mut seen: RowsAfter, follow: bool) -> anyhow::Result<Ex
         })?;
         let printed = printed.and_then(|()| out.flush());
         let is_over = printed.is_err() || !follow;
-        unless_closed(printed).context("failed to print the rows")?;
+        NotPrinted::check("the rows", printed)?;
         if is_over {
             return Ok(ExitCode::SUCCESS);
         }

@@ -42,8 +42,9 @@ struct Unread {
     error: String,
 }
 
-/// Analyses the files and prints the findings, or a single line if there are no findings. Notes do not
-/// change the exit code: it is 0 without other findings, 1 with some, and 2 if a file could not be read or analysed.
+/// Analyses the files and prints the findings, or a single line if there are no findings. The exit code is 0 without
+/// findings, 1 with findings, and 2 if a file could not be read or analysed. Notes (findings of [`Severity::Note`]) do
+/// not change the exit code.
 ///
 /// `inputs` are the names of the inputs that the scripts may read. With `requires_check`, a script without a check that
 /// can fail counts as a finding too.
@@ -160,7 +161,7 @@ fn as_annotations(checked: &[Checked], unread: &[Unread]) -> String {
 
 fn as_json(checked: &[Checked], unread: &[Unread]) -> Value {
     let unread = unread.iter().map(|Unread { name, error }| {
-        json!({ "file": name, "error": error, "findings": [], "notes": [], "checks": [] })
+        json!({ "file": name, "blocked": null, "error": error, "findings": [], "notes": [], "checks": [] })
     });
     let files: Vec<Value> = checked
         .iter()

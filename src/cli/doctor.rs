@@ -39,9 +39,9 @@ pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints whether scripts can run and, with a policy, whether tests can run. The exit code is 0 if they can, and if a
-/// server would start. With a policy, a closed admin gate is not a failure, because the admin may want to run only
-/// tests.
+/// Prints whether scripts can run and, with a policy, whether tests can run. The exit code is 0 if both can run and a
+/// server would start. With a policy, scripts need not run while the admin gate is closed, because the admin may want
+/// to run only tests.
 pub(super) fn diagnose(settings: &Settings, form: Form) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());

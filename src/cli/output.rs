@@ -39,9 +39,12 @@ pub(super) struct NotPrinted {
 
 impl NotPrinted {
     /// Converts an I/O error of printing to [`NotPrinted`]. A closed pipe is not an error.
-    fn check(subject: &str, printed: io::Result<()>) -> anyhow::Result<()> {
-        let printed = unless_closed(printed);
-        Ok(printed.map_err(|source| Self { subject: subject.to_owned(), source })?)
+    pub(super) fn check(subject: &str, printed: io::Result<()>) -> anyhow::Result<()> {
+        Ok(unless_closed(printed).map_err(|source| Self::new(subject, source))?)
+    }
+
+    pub(super) fn new(subject: &str, source: io::Error) -> Self {
+        Self { subject: subject.to_owned(), source }
     }
 }
 

@@ -95,7 +95,8 @@ pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::
 }
 
 /// Returns the writer of receipts. Scripts leave receipts if the admin has configured a folder for receipts. Governed
-/// runs, which need a policy, always leave receipts. Returns `None` without such a folder and without a policy.
+/// runs, which need a policy, always leave receipts. Returns `None` if neither such a folder nor a policy is
+/// configured.
 pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_none() && settings.policy.is_none() {
         return Ok(None);

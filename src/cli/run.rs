@@ -6,8 +6,9 @@
 mod batch;
 mod screen;
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -181,8 +182,12 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
         Label::Error.say("the script and its standard input cannot both be standard input");
         return Ok(ExitCode::from(code::NOT_RUN));
     }
-    // Create the file before the run, so that an unusable path is reported at once, and no old document remains.
-    let document = options.verification.as_deref().map(Document::create).transpose()?;
+    // Open the file before the run, so that an unusable path is reported at once, and no old document remains.
+    let document = options.verification.as_deref().map(Document::open).transpose()?;
+    if let Some(document) = &document {
+        let read = [Some(file), options.stdin.as_deref()].into_iter().flatten();
+        document.clear(read.chain(options.input.iter().map(|input| &*input.file)))?;
+    }
     let unreadable = |file: &Path, error: io::Error| {
         Label::Error.say(format_args!("{}: {error}", file.display()));
         Ok(ExitCode::from(code::UNREADABLE))
@@ -315,16 +320,35 @@ fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Resu
     delivered
 }
 
-/// The file for the Verification Context. It is empty until the script has ended.
+/// The file for the Verification Context.
 struct Document {
     path: PathBuf,
     file: File,
 }
 
 impl Document {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| Self::unwritten(path))?;
-        Ok(Self { path: path.to_owned(), file })
+    /// Opens or creates the file, without a change of its content.
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        Ok(Self { path: path.to_owned(), file: opened.with_context(|| Self::unwritten(path))? })
+    }
+
+    /// Empties the file. Fails if the file is one of the files that the run reads.
+    fn clear<'f>(&self, read: impl Iterator<Item = &'f Path>) -> anyhow::Result<()> {
+        let identity = |of: &Metadata| (of.dev(), of.ino());
+        let own = self.file.metadata().with_context(|| Self::unwritten(&self.path))?;
+        if !own.is_file() {
+            return Ok(());
+        }
+        for file in read {
+            let is_own = fs::metadata(file).is_ok_and(|other| identity(&other) == identity(&own));
+            anyhow::ensure!(
+                !is_own,
+                "{}: the run reads this file; name another file with --verification",
+                self.path.display()
+            );
+        }
+        self.file.set_len(0).with_context(|| Self::unwritten(&self.path))
     }
 
     fn write(mut self, verdict: &Verdict) -> anyhow::Result<()> {

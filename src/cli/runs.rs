@@ -281,7 +281,7 @@ fn prune(
     let Retained { kept, removed, failed, removed_bytes } = retained;
     let text = match format {
         Format::Json => document(json!(retained)),
-        Format::Text if retention.is_everything() => {
+        Format::Text if retention.has_no_limit() => {
             format!(
                 "the policy has no retention_days and no total_mb_max: all {kept} runs are kept\n"
             )

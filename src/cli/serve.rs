@@ -100,7 +100,7 @@ enum LogFormat {
     /// Lines for people
     #[default]
     Text,
-    /// A JSON object a line
+    /// One JSON object on each line
     Json,
 }
 

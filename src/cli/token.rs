@@ -5,14 +5,13 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Format;
-use super::output::{document, print};
+use super::output::{NotPrinted, document, print};
 use super::table::Table;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
@@ -90,17 +89,13 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
 /// seeing it.
 fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
     let (record, token) = store.create_token(&options.user, options.role, options.expires)?;
-    hand_over(&record, &token, "")
+    hand_over(&record, &token)
 }
 
 /// Revokes a token and creates its replacement. Prints only the new token on standard output.
 fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Result<ExitCode> {
     match store.rotate_token(id, expires)? {
-        Rotated::Now(record, token) => {
-            let replaced =
-                format!(". Token {id} is revoked; `qwed-mcp token create` makes a new one");
-            hand_over(&record, &token, &replaced)
-        }
+        Rotated::Now(record, token) => hand_over(&record, &token),
         Rotated::Revoked => {
             tracing::error!(
                 "token {id} was already revoked; `qwed-mcp token create` makes a new one"
@@ -114,14 +109,16 @@ fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Resu
     }
 }
 
-/// Prints a token on standard output, and its user, role and validity on standard error. `remark` ends the error for a
-/// token that could not be printed.
-fn hand_over(record: &TokenRecord, token: &Token, remark: &str) -> anyhow::Result<ExitCode> {
+/// Prints a token on standard output, and its user, role and validity on standard error.
+fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
     let TokenRecord { id, user, .. } = record;
     let mut stdout = io::stdout();
-    writeln!(stdout, "{}", token.reveal()).and_then(|()| stdout.flush()).with_context(|| {
-        format!("failed to print token {id}, so it cannot be used; revoke it{remark}")
-    })?;
+    if let Err(error) = writeln!(stdout, "{}", token.reveal()).and_then(|()| stdout.flush()) {
+        tracing::error!(
+            "token {id} was not printed, so it cannot be used; `qwed-mcp token rotate {id}` replaces it"
+        );
+        return Err(NotPrinted::new(&format!("token {id}"), error).into());
+    }
     let expires = match record.expires {
         Some(expires) => format!("until {}", time_text(expires)),
         None => "without an end".to_owned(),

@@ -107,8 +107,9 @@ impl Canary {
     }
 
     fn new_in(parent: &Path, program: &Path, library: Option<&Path>) -> io::Result<Self> {
-        // The file gets a folder of its own, because the script also tries to create another file next to it. Inside
-        // the sandbox, `parent` may be a writable temporary folder, where this would succeed without an escape.
+        // The file gets a folder of its own, because the script also tries to create a second file next to it. Inside
+        // the sandbox, `parent` may be a writable temporary folder, in which the script could create the second file
+        // without an escape.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
         let lock = supervisor::create_locked(&folder)?;
         let file = folder.join("file");
@@ -137,12 +138,12 @@ impl Canary {
     }
 }
 
-/// Returns the home folder of the server's user.
-/// Fails for a path that JSON cannot contain.
+/// Returns the path as text. Fails if the path is not UTF-8, because JSON cannot contain such a path.
 fn utf8(path: &Path) -> io::Result<&str> {
     path.to_str().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidFilename, "it is not UTF-8"))
 }
 
+/// Returns the home folder of the server's user; an empty path if it is unknown.
 fn home() -> PathBuf {
     let user = User::from_uid(nix::unistd::geteuid()).ok().flatten();
     user.map(|user| user.dir).unwrap_or_default()

@@ -57,8 +57,8 @@ pub(super) fn is_own(kind: u8) -> bool {
 }
 
 impl CheckCounts {
-    /// Returns the counts, if the run has sent exactly one frame with counts. If a run sends several, at least one is
-    /// forged. The server cannot detect which, so it uses none.
+    /// Returns the counts, if the run has sent exactly one frame with counts. If a run sends several such frames, at
+    /// least one of them is forged. The server cannot detect which frame is forged, so it uses none of them.
     pub(super) fn from_frames(bytes: &[u8]) -> Option<Self> {
         let (counts, rest) = only_frame(bytes, COUNTS)?.as_chunks::<8>();
         let (triples, odd) = counts.as_chunks::<3>();

@@ -1,5 +1,5 @@
 //! Decides how scripts are confined: chooses an interpreter and the sandbox's plan, and tests whether the sandbox
-//! enforces the plan.
+//! enforces the plan. The interpreter and the plan together are the containment of a script ([`Contained`]).
 //!
 //! This module never runs a client's script.
 
@@ -218,7 +218,7 @@ impl Containment {
                             tried.push((*tier, obstacle));
                         }
                     }
-                    if tried.iter().any(|(_, obstacle)| obstacle.is_of_settings()) {
+                    if tried.iter().any(|(_, obstacle)| obstacle.is_wrong_setting()) {
                         break;
                     }
                 }
@@ -238,7 +238,7 @@ impl Containment {
         }
     }
 
-    /// Returns the containment at `tier`, if it passes the tests.
+    /// Returns the containment at `tier`, if the sandbox at this tier passes the tests.
     async fn try_tier(
         &self,
         tier: Tier,

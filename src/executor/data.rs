@@ -1,10 +1,10 @@
-//! Python values of simple types ("plain data"), decoded from the bytes that a script's process sends. This module
-//! never evaluates anything.
+//! Decodes Python values of simple types ("plain data") from the bytes that a script's process sends. This module never
+//! evaluates anything.
 //!
 //! `python/values.py` encodes these values. A script can send other bytes instead, so every byte is validated, and
 //! every size is bounded.
 
-/// The maximum nesting of a value. Python's JSON reader fails at about 1,000 levels.
+/// The maximum nesting of a value. It is far below the 1,000 levels at which Python's JSON reader fails.
 pub(crate) const DEPTH_MAX: usize = 128;
 /// The maximum length of an encoded float, in bytes.
 const FLOAT_BYTES_MAX: usize = 32;

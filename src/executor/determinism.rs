@@ -43,7 +43,7 @@ impl Determinism {
         Self { fixes_addresses, clock, has_own_tree: tier == Tier::T3 }
     }
 
-    /// Returns the measures for reproducible runs on a machine that supports all of them. Only for tests.
+    /// Returns the measures for reproducible runs on a machine that supports all of them.
     #[cfg(test)]
     pub(crate) fn complete() -> Self {
         let clock = Some(crate::config::RUN_START);
@@ -78,8 +78,8 @@ struct Pinned {
     why: &'static str,
 }
 
-/// The processor features that `NumPy` must not use: all features beyond the baseline of its build. `NumPy` ignores
-/// names that its build does not know.
+/// The processor features that `NumPy` must not use: all features beyond the baseline of its build. `NumPy` ignores the
+/// names of features that its build does not support.
 const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR \
                        X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
 

@@ -36,7 +36,7 @@ const PACKAGES: [(&str, &str); 9] = [
     ("qwed_sdk", "qwed"),
 ];
 
-/// Returns the distribution that provides `module`, if verification scripts import it.
+/// Returns the distribution that provides `module`; `None` if verification scripts do not import `module`.
 pub(crate) fn verification_package(module: &str) -> Option<&'static str> {
     PACKAGES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
 }
@@ -107,9 +107,10 @@ pub(crate) struct Diagnosis {
     pub(crate) layers: Vec<(Layer, LayerState)>,
     /// The limits of a run; `None` if no script can run.
     pub(crate) limits: Option<Limits>,
-    /// A description of the control groups that limit the memory of runs, or the reason why no control group limits it.
+    /// A description of the control groups that limit the memory of runs, or the reason why control groups do not limit
+    /// the memory.
     pub(crate) control_groups: Result<String, String>,
-    /// The newest Landlock ABI that both this kernel and this program know.
+    /// The newest Landlock ABI that both this kernel and this program support.
     pub(crate) landlock_abi: u8,
     /// The complete error message for the admin if no code can run; `None` if code can run.
     pub(crate) refusal: Option<String>,
@@ -230,7 +231,7 @@ impl OneShotExecutor {
     /// Imports pytest inside of the sandbox.
     pub(crate) async fn pytest(&self) -> Result<String, String> {
         let contained = self.contained().await.map_err(|error| error.to_string())?;
-        if !self.may_look_inside(contained) {
+        if !self.may_start_interpreter(contained) {
             return Err(NotForProject::Tier(contained.plan.tier).to_string());
         }
         let run = self.supervise_own(contained, PYTEST_SCRIPT).await;
@@ -280,21 +281,21 @@ impl OneShotExecutor {
 
     /// Returns whether an interpreter may be started just to list its packages. Installed packages may load code of the
     /// workspace, so the sandbox must restrict access to files if a workspace exists.
-    fn may_look_inside(&self, contained: &Contained) -> bool {
+    fn may_start_interpreter(&self, contained: &Contained) -> bool {
         contained.plan.tier >= Tier::Seatbelt || self.untrusted.is_none()
     }
 
     /// Returns the distributions in [`PACKAGES`] with their versions. A version is `None` if scripts cannot import the
     /// distribution.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
-        let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;
+        let found = self.look_up_packages(contained, &json!(PACKAGES)).await;
         found.into_iter().filter_map(|(_, name, version)| Some((name?, version))).collect()
     }
 
     /// Looks up the modules in `names`, inside of the sandbox. Returns for each module its distribution and its
     /// version. The version is `None` if the module cannot be imported.
-    async fn ask_for_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
-        if !self.may_look_inside(contained) {
+    async fn look_up_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
+        if !self.may_start_interpreter(contained) {
             return Vec::new();
         }
         // JSON writes `null` for a missing name, but the Python script needs `None`.
@@ -314,7 +315,7 @@ impl OneShotExecutor {
             known.map(|(_, distribution)| *distribution)
         };
         let names: Vec<_> = modules.iter().map(|module| (module, distribution(module))).collect();
-        let found = self.ask_for_packages(contained, &json!(names)).await;
+        let found = self.look_up_packages(contained, &json!(names)).await;
         let packages = found.into_iter().filter_map(|(module, distribution, version)| {
             Some((module, Package { distribution: distribution?, version: version? }))
         });
@@ -353,7 +354,7 @@ fn layers(
                 why: format!("{} failed, see above", layer.tier_min()),
                 remedy: None,
             },
-            None if obstacles.iter().any(|(_, obstacle)| obstacle.is_of_settings()) => {
+            None if obstacles.iter().any(|(_, obstacle)| obstacle.is_wrong_setting()) => {
                 LayerState::NotTried("a setting is in the way, see below")
             }
             None => LayerState::NotTried("the missing layers are needed first"),

@@ -1,6 +1,7 @@
-//! The report that a script's process sends when the script ends (`python/bootstrap.py`).
+//! Reads the report that a script's process sends when the script ends (`python/bootstrap.py`).
 //!
-//! A script that can write to the pipe can forge the report. So the report never makes a result better.
+//! The process writes the report to the side channel (`side_channel`), a pipe to which the script can also write. A
+//! script can forge the report, so the report never makes a result better.
 
 use std::collections::BTreeSet;
 

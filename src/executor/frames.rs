@@ -1,5 +1,5 @@
-//! The frames on the side channel, a pipe from a script's process to the server: a letter, a length of four bytes
-//! (little-endian), and the content.
+//! Separates the frames on the side channel, a pipe from a script's process to the server. A frame consists of a
+//! letter, a length of four bytes (little-endian), and the content. This module never decodes a content.
 
 /// The letters that identify the kinds of frames. Each kind has its own letter.
 pub(super) mod letter {

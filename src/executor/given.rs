@@ -1,4 +1,4 @@
-//! The input of a run: the source of the script, and the data that the script reads.
+//! Encodes the input of a run: the source of the script, and the data that the script reads.
 
 use std::borrow::Cow;
 

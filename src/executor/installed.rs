@@ -22,7 +22,7 @@ use crate::sandbox::is_store;
 /// The minimum and the maximum time for which a listing of an environment's files is valid.
 const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
 
-/// A listing is valid for this many times the time that it took, within the limits of [`LISTED_FOR`].
+/// The validity of a listing, as a multiple of the time that the listing took. [`LISTED_FOR`] limits the validity.
 const LISTING_SHARE: u32 = 50;
 
 /// The maximum number of entries that are listed below a path. A usual environment has 20,000 entries.

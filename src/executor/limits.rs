@@ -1,4 +1,4 @@
-//! The limits of one run, and the timeouts of the operations around it.
+//! Defines the limits of one run, and the timeouts of the operations before and after the run.
 
 use std::time::Duration;
 

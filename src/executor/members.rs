@@ -1,9 +1,10 @@
-//! The members of an object of a QWED package, as `python/members.py` sends them after a script has used the object
-//! wrongly: with an `AttributeError`, an `ImportError`, a `TypeError` or pydantic's `ValidationError`.
+//! Parses the list of the members of an object of a QWED package, and formats the list for the model.
+//! `python/members.py` sends the list after a script has used the object wrongly: with an `AttributeError`, an
+//! `ImportError`, a `TypeError` or pydantic's `ValidationError`.
 //!
-//! A script that can write to the pipe can forge the list, for example to give instructions to the model. As a
-//! protection, the size of the list is limited, its lines must be printable ASCII, and the model sees these lines under
-//! the heading "The members of".
+//! A script can write to the same pipe (`side_channel`), and so can forge the list, for example to give instructions to
+//! the model. As a protection, the size of the list is limited, its lines must be printable ASCII, and the model
+//! receives these lines under the heading "The members of".
 
 use serde::{Deserialize, Serialize};
 

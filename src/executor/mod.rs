@@ -7,10 +7,10 @@
 //! Two implementations exist:
 //!
 //! - [`OneShotExecutor`] starts a new interpreter for each run. `interpreter` finds Python once. `containment` chooses
-//!   the sandbox, or returns the `obstacle` that makes a sandbox unavailable. `project` makes the sandbox for tests,
-//!   which have more rights. `one_shot` is the server's side of a run. It exchanges an order and a
-//!   [`report`](crate::sandbox::report) with a [`supervisor`](crate::sandbox::supervisor): a process that starts Python
-//!   for one run, watches it and cleans up after it.
+//!   the sandbox, or returns the `obstacle` that makes a sandbox unavailable. `project` makes the sandbox for the tests
+//!   of a project, which have more rights than scripts. `one_shot` is the server's side of a run. It exchanges an order
+//!   and a [`report`](crate::sandbox::report) with a [`supervisor`](crate::sandbox::supervisor): a process that starts
+//!   Python for one run, watches Python, and cleans up after the run.
 //! - `warm` (Linux only) runs each script in a forked child of an interpreter that has already imported packages. If
 //!   no such child is available, `warm` uses a [`OneShotExecutor`].
 

@@ -1,4 +1,4 @@
-//! The reasons why runs do not have the best sandbox, as texts for clients and for the admin.
+//! Describes the reasons why runs do not have the best sandbox, in texts for clients and for the admin.
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ impl SandboxUnavailable {
         if let Some(remedy) = remedy {
             text = format!("{text} Remedy: {remedy}.");
         }
-        let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
-        if !is_of_settings {
+        let is_wrong_setting = self.tried.iter().any(|(_, obstacle)| obstacle.is_wrong_setting());
+        if !is_wrong_setting {
             text += " With less protection: ";
             // Does not suggest `degraded` on macOS, because no sandbox with fewer layers exists there.
             let degraded = if HAS_SEATBELT {
@@ -152,7 +152,7 @@ impl Obstacle {
     }
 
     /// Returns whether the obstacle is a wrong setting, which affects every tier.
-    pub(super) fn is_of_settings(&self) -> bool {
+    pub(super) fn is_wrong_setting(&self) -> bool {
         matches!(self, Self::Plan(_) | Self::TemporaryFolder(_))
     }
 

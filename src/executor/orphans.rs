@@ -1,10 +1,10 @@
 //! Kills the processes of a run after its supervisor was killed.
 //!
-//! If the kernel supports it, the sandbox prevents a run from sending signals to its supervisor. But an administrator
-//! of the machine can kill a supervisor, and so can the kernel when memory runs out. If the run has namespaces or only
-//! one process, the kernel then ends the run. The processes of all other runs become children of the server, because
-//! the server is a child subreaper (`prctl(2)`). This module finds and kills these orphans. It never kills children
-//! that the server started for itself.
+//! A run cannot send signals to its supervisor, if the kernel supports this restriction. But an administrator of the
+//! machine can kill a supervisor, and so can the kernel when memory runs out. If the run has namespaces or only one
+//! process, the kernel then ends the run. The processes of all other runs become children of the server, because the
+//! server is a child subreaper (`prctl(2)`). This module finds and kills these orphans. It never kills children that
+//! the server started for itself.
 
 pub(crate) use platform::{adopt, kill};
 
@@ -42,8 +42,8 @@ mod platform {
         let Ok(own_session) = getsid(None) else { return };
         let mut round = ROUND;
         loop {
-            // Read the session before the list. A supervisor leaves the server's session after the server has listed it,
-            // so a supervisor that has left the session is in the list.
+            // Read the session before the list of supervisors. The server adds a supervisor to the list before the
+            // supervisor leaves the server's session. So a supervisor that has left the session is in the list.
             let supervisors = supervisors.clone();
             let is_orphan = move |pid: &Pid| {
                 getsid(Some(*pid)) != Ok(own_session)

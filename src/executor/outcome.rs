@@ -1,4 +1,4 @@
-//! The outcome of a run: its ending, and its output.
+//! Defines the outcome of a run: its ending, and its output.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -54,7 +54,6 @@ impl PackageFolders {
     }
 }
 
-/// Returns the time of the last change of a folder.
 fn modified_at(folder: &Path) -> Option<SystemTime> {
     folder.metadata().ok()?.modified().ok()
 }

@@ -1,7 +1,7 @@
-//! The value that a script assigns to `result`, as JSON for programs.
+//! Converts the value that a script assigns to `result` to JSON, for programs that call the server.
 //!
-//! `python/values.py` encodes the value when the script has ended. A script can also write another value to the pipe.
-//! That does no harm, because the script chooses the value anyway.
+//! `python/values.py` encodes the value when the script has ended. A script can also write another value to the same
+//! pipe (`side_channel`). A forged value does no harm, because the script chooses the value anyway.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};

@@ -1,9 +1,9 @@
-//! The control groups of runs, and the limit on a run's memory.
+//! Provides the control groups of runs, and defines the mechanisms that limit a run's memory.
 //!
 //! A control group with a memory limit counts all memory that the kernel uses for a run, at every moment. No other
-//! mechanism can do this. The sandbox's `memory` module also measures a run's memory at intervals. Only this watch
-//! enforces the documented limit, because the limit of a group is higher: a group also counts the files of the scratch
-//! folder. If no group with a memory limit is available, the watch is the only limit.
+//! mechanism can do this. In addition, the memory watch (the sandbox's module `memory`) measures the run's memory at
+//! intervals. The watch enforces the documented limit. The limit of a group is higher, because a group also counts the
+//! files of the scratch folder. If no group with a memory limit is available, the watch is the only limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

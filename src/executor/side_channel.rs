@@ -1,5 +1,5 @@
-//! The server's side of the pipe from a script's process. Through this pipe, the process sends pictures, the counts of
-//! checks, and a report when the script ends.
+//! Implements the server's side of the side channel, a pipe from a script's process. Through this pipe, the process
+//! sends pictures, the counts of checks, and a report when the script ends.
 //!
 //! `python/pictures.py`, `python/checks.py` and `python/bootstrap.py` write frames to the pipe: a letter, a length of
 //! four bytes (little-endian), and the content. A script can write anything to the pipe, so every frame is bounded and

@@ -53,7 +53,7 @@ pub(super) struct Supervised {
     to_supervisor: Option<OwnedWriteHalf>,
     from_supervisor: OwnedReadHalf,
     report: Vec<u8>,
-    /// The permit that the run holds until it has its CPU weight or has ended.
+    /// The permit that the run holds until the run has its CPU weight (`nice(2)`) or has ended.
     unsettled: Option<OwnedSemaphorePermit>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,

@@ -63,9 +63,9 @@ impl Supervisors {
         Unended(Arc::clone(&self.unended))
     }
 
-    /// Removes the folders that earlier servers and killed supervisors left in the temporary folder. A separate process
-    /// removes them, because this server must keep its own rights. If the server is root, the separate process takes
-    /// the rights of each folder's owner.
+    /// Removes the folders that earlier servers and killed supervisors left in the temporary folder. Starts a separate
+    /// process for the removal: if the server is root, this process takes the rights of each folder's owner, but the
+    /// server itself must not lose its rights.
     pub(super) async fn sweep() {
         let swept = own_binary().and_then(|program| {
             Command::new(program)

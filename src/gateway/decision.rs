@@ -29,7 +29,8 @@ pub struct DecisionRecord {
     pub risk_level: RiskLevel,
     /// The id of this decision. No two decisions have the same id.
     pub verification_id: VerificationId,
-    /// The arguments after parsing, in their normalized form. If they could not be parsed, the arguments as received.
+    /// The arguments in their normalized form. If the arguments could not be parsed, this field contains the arguments
+    /// as received.
     pub normalized_arguments: Arguments,
     /// The reason for the decision, for people and models.
     pub message: String,
@@ -114,7 +115,7 @@ impl DecisionRecord {
         }
     }
 
-    /// Turns the record into the record of a refusal. The id stays the same.
+    /// Converts the record into the record of a refusal with the same id.
     pub(super) fn refused(self, status: Status, code: ErrorCode, message: String) -> Self {
         let (error_code, notes, findings) = (Some(code), Vec::new(), Vec::new());
         Self { verified: false, status, message, error_code, notes, findings, ..self }
@@ -197,10 +198,10 @@ pub enum RiskLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The tool is not in the policy table.
+    /// The tool is not in the table of tools.
     #[serde(rename = "QWED-MCP-RISK-001")]
     UnknownTool,
-    /// The tool is in the policy table, but has no handler.
+    /// The tool is in the table of tools, but has no handler.
     #[serde(rename = "QWED-MCP-RISK-002")]
     NoHandler,
     /// `code` is missing, not a string, or blank.

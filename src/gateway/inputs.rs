@@ -1,5 +1,5 @@
-//! The inputs of a script: files that the caller passes with it. The caller passes contents, never a path of this
-//! machine.
+//! The inputs of a script: files that the caller passes with the script. The caller passes contents, never a path of
+//! this machine.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -191,7 +191,6 @@ impl Inputs {
         self.0.is_empty()
     }
 
-    /// Returns the names of the files.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.0.iter().map(|input| &*input.name).collect()
     }

@@ -24,7 +24,7 @@ pub(super) const REPLACEMENTS: &[(&str, &str)] = &[
     ("verify_config_secrets", "from qwed_sdk.guards.config_guard import ConfigGuard"),
 ];
 
-/// Returns the message for a tool that is not in the policy table.
+/// Returns the message for a tool that is not in the table of tools.
 pub(super) fn unknown_tool_message(tool: &str) -> String {
     let shown = match tool.char_indices().nth(NAME_CHARS_MAX) {
         Some((end, _)) => format!("{}…", tool.get(..end).unwrap_or_default()),

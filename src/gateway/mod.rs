@@ -1,7 +1,7 @@
 //! Decides for every `tools/call` whether the call is allowed, before the call is carried out. Each decision has a
 //! reason and an id.
 //!
-//! The order of the checks is fixed: policy table, arguments, analysis, admin gate, sandbox. A script that passes all
+//! The order of the checks is fixed: table of tools, arguments, analysis, admin gate, sandbox. A script that passes all
 //! checks up to the admin gate is `Verified`. Then `Verified::confirm` checks the sandbox. Only this function creates
 //! the `Grant` that the executor requires to run a script. The gateway never runs anything.
 //!

@@ -1,8 +1,8 @@
-//! The policy table. A tool that is not in the table is blocked.
+//! The table of tools. A tool that is not in the table is blocked.
 
 use super::{RiskLevel, Tool};
 
-/// One row of the policy table, for one tool.
+/// One row of the table of tools, for one tool.
 #[derive(Debug)]
 pub(super) struct ToolPolicy {
     pub(super) name: &'static str,
@@ -17,7 +17,7 @@ impl ToolPolicy {
     }
 }
 
-/// The row of the policy table for `execute_python_code`.
+/// The row of the table of tools for `execute_python_code`.
 pub(super) const EXECUTION: ToolPolicy = ToolPolicy::of(Tool::ExecutePythonCode, RiskLevel::High);
 
 const POLICIES: &[ToolPolicy] = &[
@@ -29,7 +29,7 @@ const POLICIES: &[ToolPolicy] = &[
     ToolPolicy { name: "test_tool_without_handler", risk: RiskLevel::High, tool: None },
 ];
 
-/// Returns the row of the policy table for the tool with this name.
+/// Returns the row of the table of tools for the tool with this name.
 pub(super) fn lookup(name: &str) -> Option<&'static ToolPolicy> {
     POLICIES.iter().find(|policy| policy.name == name)
 }

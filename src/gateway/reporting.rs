@@ -22,7 +22,7 @@ pub(crate) struct ReportingGateway {
 
 impl ReportingGateway {
     /// Creates the gateway for a batch that an admin starts with `--analysis report`.
-    pub(crate) fn at_the_word_of_the_admin(settings: &Settings) -> Self {
+    pub(crate) fn for_admin_batch(settings: &Settings) -> Self {
         Self { admin_gate: settings.admin_gate }
     }
 

@@ -118,7 +118,7 @@ impl Verified {
         &self.record
     }
 
-    /// Returns the documented form of the decision, without the check of the sandbox.
+    /// Returns the decision in the form that is documented for clients, without checking the sandbox.
     pub(super) fn into_record(self) -> DecisionRecord {
         self.record
     }

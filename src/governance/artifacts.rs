@@ -99,8 +99,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Returns whether all runs are kept, because no limit is set.
-    pub(crate) fn is_everything(&self) -> bool {
+    /// Returns whether no limit is set, so that no run is removed.
+    pub(crate) fn has_no_limit(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
 }
@@ -322,7 +322,7 @@ fn run_id_of(name: &OsStr) -> Option<Uuid> {
     (run_id.hyphenated().to_string() == name).then_some(run_id)
 }
 
-/// Returns whether this is the path of the lock file or of a file that is not completely written.
+/// Returns whether `path` is the path of the lock file or of a file that is not completely written.
 fn is_internal(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
 }

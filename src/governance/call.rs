@@ -154,10 +154,10 @@ impl Governance {
             (AuditEvent::McpToolCall, AuditOutcome::ALLOWED),
             (AuditEvent::ToolStarted, AuditOutcome::STARTED),
         ];
-        let made_with = self.made_with(&policy, &order.workspace).await;
+        let run_inputs = self.run_inputs(&policy, &order.workspace).await;
         let entry = |(event, outcome)| {
             let is_start = event == AuditEvent::ToolStarted;
-            let mut details = if is_start { made_with.details() } else { Map::new() };
+            let mut details = if is_start { run_inputs.details() } else { Map::new() };
             if is_start {
                 details.insert("judge".to_owned(), json!(judge.record()));
             }
@@ -168,7 +168,7 @@ impl Governance {
             return Err(self.refused(&call, Some(&caller), refusal).await);
         }
         self.record(call.tool);
-        let workspace = made_with.workspace;
+        let workspace = run_inputs.workspace;
         Ok(Cleared { call, caller, policy, order, judge, budget, tier, workspace, _sealed: () })
     }
 

@@ -29,7 +29,7 @@ pub(crate) enum Change {
     /// The file was added after the end of the run.
     Added,
     Unreadable,
-    /// The audit log has no such run.
+    /// The audit log has no row about the run.
     UnknownRun,
 }
 
@@ -219,8 +219,8 @@ pub(crate) fn files(
     }
 }
 
-/// Returns whether retention has removed a run. If so, do not report differences in the run's files, because the
-/// removal may have caused them.
+/// Returns whether retention has removed a run. Callers must not report differences in the files of a removed run,
+/// because the removal may have caused the differences.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
     // Read the log after the folder. A removal is recorded before the folder is renamed, so if retention has removed
     // the folder, the log already has the row.

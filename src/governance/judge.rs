@@ -31,7 +31,7 @@ const LIST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The maximum number of tests that are named in the reason for an incomplete run.
 const NAMED_MAX: usize = 5;
 
-/// The expected outcome of a test in the judge's list. Each test may pass instead.
+/// The expected outcome of a test in the judge's list. A test that is expected to be skipped or to fail may also pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExpectedOutcome {

@@ -1,4 +1,5 @@
-//! Defines the level of a judge, and the facts about a judge that the evidence and the audit log contain.
+//! Defines the level of a judge, which decides whether a run of tests passes. Also defines the facts about a judge that
+//! the evidence and the audit log contain.
 
 use std::fmt;
 

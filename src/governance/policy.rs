@@ -28,13 +28,13 @@ const TIMEOUT_S_MAX: u64 = 3600;
 const ATTEMPTS_DEFAULT: u64 = 1;
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
-/// The maximum value of `output_bytes_max`, in bytes. It is limited because the output is in memory.
+/// The maximum value of `output_bytes_max`, in bytes. The value is limited because the output is held in memory.
 const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
-/// The maximum value of `total_mb_max`: one exbibyte, in MiB. It is limited so that the number of bytes fits into a
-/// `u64`.
+/// The maximum value of `total_mb_max`: one exbibyte, in MiB. The value is limited so that the number of bytes fits
+/// into a `u64`.
 const TOTAL_MB_MAX: u64 = 1 << 40;
-/// The default number of rows after which a checkpoint is written. A busy server writes this number in about a minute.
+/// The default number of rows after which a checkpoint is written. A busy server writes 1000 rows in about a minute.
 const CHECKPOINT_ROWS_DEFAULT: u64 = 1000;
 /// The default time after which a checkpoint is written even with few new rows, in seconds.
 const CHECKPOINT_SECONDS_DEFAULT: u64 = 60;
@@ -80,8 +80,8 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
 /// A policy: the permissions and limits that the admin has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The permitted tools. Only `run_pytest` must be in the list. The other tools need only a role. Calls of
-    /// `run_pytest` report an empty list as a mistake of the admin.
+    /// The permitted tools. Only `run_pytest` must be in the list. The read tools need only a role. If the list is
+    /// empty, calls of `run_pytest` fail with `NoAllowlist`.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
     /// Whether calls of `execute_python_code` also require a token with a role that may run tools.
     pub(crate) scripts_need_token: bool,

@@ -30,14 +30,14 @@ pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<
 
 /// The policy, the interpreter and the workspace of a run, for the audit row about the start of the run.
 #[derive(Debug, Default)]
-pub(super) struct MadeWith {
+pub(super) struct RunInputs {
     policy_sha256: String,
     environment: Option<Arc<Environment>>,
     /// The state of the workspace, if it is a repository.
     pub(super) workspace: Option<WorkspaceState>,
 }
 
-impl MadeWith {
+impl RunInputs {
     /// Returns the digests of the policy, the interpreter and its packages, and the state of the workspace, for the
     /// audit log. Unknown values are null.
     pub(super) fn details(&self) -> Map<String, Value> {
@@ -53,19 +53,19 @@ impl MadeWith {
 
 impl Governance {
     /// Determines the policy, the interpreter and the workspace of a run, before the run starts.
-    pub(super) async fn made_with(&self, policy: &Policy, workspace: &Path) -> MadeWith {
+    pub(super) async fn run_inputs(&self, policy: &Policy, workspace: &Path) -> RunInputs {
         let environment = match &self.receipts {
             Some(receipts) => receipts.environment_of(&*self.executor).await,
             None => None,
         };
         let workspace = workspace.to_owned();
         let workspace = blocking(move || WorkspaceState::of(&workspace)).await.ok().flatten();
-        MadeWith { policy_sha256: policy.sha256.clone(), environment, workspace }
+        RunInputs { policy_sha256: policy.sha256.clone(), environment, workspace }
     }
 }
 
 /// Returns the version of a distribution in the first of `folders` that contains the distribution. Skips folders of the
-/// workspace, because code in the workspace can forge them.
+/// workspace, because code in the workspace can forge their content.
 fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
     let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -76,7 +76,7 @@ fn version_of(name: &str, entry: &OsStr) -> Option<String> {
     let entry = entry.to_str()?;
     let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
     let (found, version) = stem.split_once('-')?;
-    // The name of an .egg-info folder may end with the version of Python, such as `-py3.13`. Cut it off.
+    // The name of an .egg-info folder may end with the version of Python, such as `-py3.13`. Remove this suffix.
     let version = version.split_once("-py").map_or(version, |(version, _)| version);
     found.eq_ignore_ascii_case(name).then(|| version.to_owned())
 }

@@ -17,7 +17,7 @@ use crate::verification::{TestResult, TestRun, verdict_on_tests};
 const CANCELLED: &str = "Execution was cancelled.";
 
 /// The maximum number of artifacts that the text of a reply names.
-const ARTIFACTS_TOLD_MAX: usize = 20;
+const ARTIFACTS_NAMED_MAX: usize = 20;
 
 /// The maximum number of lines of the output in the reply about a run without a reliable result.
 const LAST_LINES: usize = 10;
@@ -100,10 +100,10 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
         let _ = write!(text, "{}", last_lines(printed));
     }
     let _ = write!(text, "\n\nrun_id: {run_id}\nartifacts:");
-    for artifact in artifacts.iter().take(ARTIFACTS_TOLD_MAX) {
+    for artifact in artifacts.iter().take(ARTIFACTS_NAMED_MAX) {
         let _ = write!(text, " {} ({} bytes)", plain_line(&artifact.path), artifact.bytes);
     }
-    if artifacts.len() > ARTIFACTS_TOLD_MAX {
+    if artifacts.len() > ARTIFACTS_NAMED_MAX {
         let _ = write!(text, " … list_artifacts lists all {}", artifacts.len());
     }
     let meta = json!({

@@ -38,7 +38,7 @@ const END_NOT_WRITTEN: &str = "The tests were run, but their end cannot be writt
 const ENDED_BYTES_MAX: u64 = 4096;
 
 /// The server ends a run after this number of consecutive measurements that could not determine the size of the files.
-const UNSEEN_MAX: u32 = 5;
+const UNKNOWN_SIZES_MAX: u32 = 5;
 
 /// The limit for all hashed files of a run together, in bytes. Further files are listed without a hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
@@ -136,7 +136,7 @@ impl Governance {
         }
     }
 
-    /// Waits until the folder `files` is larger than `bytes_max`, or until [`UNSEEN_MAX`] measurements in a row are
+    /// Waits until the folder `files` is larger than `bytes_max`, or until [`UNKNOWN_SIZES_MAX`] measurements in a row are
     /// incomplete. Returns the last measurement.
     async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
         if cleared.tier == Some(Tier::T3) {
@@ -146,7 +146,7 @@ impl Governance {
         let mut ticks = interval(ARTIFACTS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unseen = 0;
-        while unseen < UNSEEN_MAX {
+        while unseen < UNKNOWN_SIZES_MAX {
             ticks.tick().await;
             match self.size_of(cleared, files, bytes_max).await {
                 Size::Within => unseen = 0,

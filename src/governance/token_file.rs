@@ -1,7 +1,7 @@
 //! Reads the server's own token from the environment or from a file. Never accepts a file that tests or other users can
 //! read, or that the file's group can change.
 //!
-//! This module does not use `strict_modes`, because `strict_modes` accepts files that other users can read.
+//! This module does not use the module `strict_modes`, because `strict_modes` accepts files that other users can read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -215,7 +215,8 @@ mod tests {
             (format!("[judge]\ntests = {root:?}\nlist = {:?}\n", root.join("list")), true),
             (format!("[workspace]\nroot = {:?}\n", root.join("missing")), false),
             (String::new(), false),
-            // This policy has an unknown key, so no tests run and the file is not refused.
+            // This policy is invalid, because it has an unknown key. So no test can run and read the token file, and the
+            // token file is accepted.
             (format!("[workspace]\nroot = {root:?}\nx = 1\n"), false),
         ] {
             fs::write(&policy, &text).unwrap();

@@ -33,9 +33,9 @@ const REPOSITORY: &str = ".git";
 
 /// The maximum number of files that are hashed. A typical project has a few hundred files.
 const FILES_MAX: usize = 20_000;
-/// The maximum total size of the hashed files, in bytes. It is limited because a run starts only after the hashing.
+/// The maximum total size of the hashed files, in bytes. The size is limited, because a run starts after the hashing.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// The time limit for hashing all files together. It exists because a run starts only after the hashing.
+/// The time limit for hashing all files together. The time is limited, because a run starts after the hashing.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The maximum length of the chain of references from `HEAD` to the commit.
@@ -198,7 +198,7 @@ struct Files<'f> {
     root: &'f Folder,
     bytes_left: u64,
     until: Instant,
-    /// Whether a submodule has files. They are not hashed.
+    /// Whether a submodule has files. The files of submodules are not hashed.
     has_submodule: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::bearer::Bearers;
 use crate::server::Server;
 
 use super::content::{Content, text_response};
-use super::hosts::check_operator;
+use super::hosts::check_admin_request;
 use super::prometheus::Metrics;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,14 +28,14 @@ pub(super) struct Admin {
     pub(super) draining: CancellationToken,
     /// The host names by which admins reach the admin listener, in addition to IP addresses and `localhost`.
     pub(super) names: Vec<String>,
-    pub(super) last_look: Mutex<Option<(Instant, Result<(), String>)>>,
+    pub(super) last_readiness: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl Admin {
     /// Handles a request to the admin listener.
     pub(super) async fn answer(&self, request: &Request<Incoming>) -> Response<Content> {
         let text = |status, text: &str| text_response(status, text.into(), TEXT_TYPE, ());
-        if let Err(refusal) = check_operator(request.headers(), &self.names) {
+        if let Err(refusal) = check_admin_request(request.headers(), &self.names) {
             return text(StatusCode::FORBIDDEN, &format!("{}\n", refusal.text()));
         }
         if request.method() != Method::GET {
@@ -61,14 +61,14 @@ impl Admin {
         }
         // Only one readiness check runs at a time, and its result is cached for a second, so probes put little load on
         // the store.
-        let mut last_look = self.last_look.lock().await;
-        if let Some((at, answer)) = &*last_look
+        let mut last_readiness = self.last_readiness.lock().await;
+        if let Some((at, answer)) = &*last_readiness
             && at.elapsed() < READINESS_AGE_MAX
         {
             return answer.clone();
         }
         let answer = self.check().await;
-        *last_look = Some((Instant::now(), answer.clone()));
+        *last_readiness = Some((Instant::now(), answer.clone()));
         answer
     }
 

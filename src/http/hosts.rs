@@ -63,7 +63,7 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
 /// host is neither an IP address, nor `localhost`, nor one of `names`. Scrapers and probes use the IP address of the
 /// machine or pod. Accepting IP addresses is safe, because a page that rebinds its host name cannot make the browser
 /// send one.
-pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
+pub(super) fn check_admin_request(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::Origin);
     }
@@ -122,7 +122,7 @@ impl Hosts {
         }
     }
 
-    /// Adds the headers of a response to a preflight. They list the methods and headers that a page may send.
+    /// Adds the headers of a response to a preflight. These headers list the methods and headers that a page may send.
     pub(super) fn answer_preflight(response: &mut HeaderMap) {
         response.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         response.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
@@ -203,9 +203,9 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static(host));
             let names = ["qwed.internal".to_owned()];
-            assert_eq!(check_operator(&headers, &names).is_ok(), is_ok, "{host}");
+            assert_eq!(check_admin_request(&headers, &names).is_ok(), is_ok, "{host}");
             headers.insert(ORIGIN, HeaderValue::from_static("http://10.0.0.7:9464"));
-            assert!(check_operator(&headers, &names).is_err(), "{host}");
+            assert!(check_admin_request(&headers, &names).is_err(), "{host}");
         }
         let mut twice = HeaderMap::new();
         assert_eq!(hosts.check(&twice), Err(Refusal::Target));

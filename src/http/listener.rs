@@ -2,7 +2,7 @@
 //!
 //! `axum::serve` is not used, because it has no settings for these limits: the number of unauthenticated connections,
 //! the size of buffers, and the timeouts of reads, writes and the drain. Layers of tower-http cannot add them, because
-//! they see a request only after its head was read.
+//! they receive a request only after its head was read.
 
 use std::convert::Infallible;
 use std::pin::pin;

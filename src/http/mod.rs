@@ -138,7 +138,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.run_upkeep()));
         let admin = Admin {
             names,
-            last_look: Mutex::default(),
+            last_readiness: Mutex::default(),
             server: Arc::clone(&server),
             bearers,
             metrics,
@@ -208,7 +208,7 @@ fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
     tracing::info!(target: ADDRESSES, operators = %format_args!("http://{address}/metrics"), "serving over HTTP");
     if !address.ip().is_loopback() {
         tracing::warn!(
-            "other machines can reach --admin, which needs no token; let only operators reach it"
+            "other machines can reach --admin, which needs no token; let only admins reach it"
         );
     }
     Ok(listener)

@@ -44,7 +44,6 @@ impl Job {
 /// queued goes directly to ended.
 #[derive(Debug, Clone)]
 pub(crate) enum JobState {
-    /// The job waits in the queue.
     Queued,
     /// The job has left the queue, and has not ended.
     Running,

@@ -252,7 +252,7 @@ impl JobLimits {
 }
 
 impl Shared {
-    /// Waits until the job may run, runs the job's script, and keeps the result. Returns when the job has expired.
+    /// Waits until the job may run, runs the job's script, and stores the result. Returns when the job has expired.
     async fn live(&self, id: JobId, permit: Permit, cancel: CancellationToken) {
         let waits = AtomicBool::default();
         let ttl = self.limits.ttl;
@@ -275,7 +275,7 @@ impl Shared {
                 }
             }
         };
-        // Free the script and its inputs. The limits on ended jobs only count output.
+        // Free the script and its inputs, because the limits on ended jobs count only output.
         drop(permit);
         self.set(id, JobState::Ended(end));
         tokio::select! {

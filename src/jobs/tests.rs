@@ -196,7 +196,7 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
     assert_eq!((name(&registry, running), name(&registry, waiting)), ("running", "unknown"));
     after(10).await;
     assert_eq!(name(&registry, running), "unknown");
-    // The cancelled job no longer uses the only slot for running jobs, so a new job runs at once.
+    // Only one job can run at a time. The cancelled job no longer runs, so a new job runs at once.
     let next = place(&registry, 1).unwrap();
     after(1).await;
     assert_eq!(name(&registry, next), "ran");

@@ -21,7 +21,7 @@ use super::crypto;
 use crate::https;
 use crate::logging::Causes;
 
-/// The age from which cached keys are reloaded. It is short, so that tokens with a revoked key are soon rejected.
+/// The age from which cached keys are reloaded. The age is low, so that tokens with a revoked key are soon rejected.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 /// The maximum age of cached keys that are used while the issuer is unreachable.
 const USABLE: Duration = Duration::from_secs(60 * 60);

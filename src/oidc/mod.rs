@@ -136,7 +136,7 @@ impl AccessTokens {
             return Err(NotTaken::Form("it is too long"));
         }
         let header = decode_header(token)?;
-        // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected, and this server knows none.
+        // RFC 7515, 4.1.11: a token with an unsupported critical extension must be rejected. This server supports none.
         if header.crit.is_some() {
             return Err(NotTaken::Form("it has critical extensions"));
         }

@@ -27,8 +27,8 @@ const FOLDER: &str = "answers";
 /// and a signature of a result is never valid for a receipt.
 const CONTENT_TYPE: &str = "application/vnd.qwed.answer";
 
-/// The maximum size of all results together, in bytes. Between two checks, each process may exceed the maximum by
-/// 1/[`SLACK`] of it.
+/// The maximum size of all results together, in bytes. Between two checks of the folder's size, each process may exceed
+/// the maximum by 1/[`SLACK`] of the maximum.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// A process checks the size of the folder each time that it has stored another 1/`SLACK` of the maximum.

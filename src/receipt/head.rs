@@ -1,4 +1,4 @@
-//! The signed head of the audit log. The head is the last row of the log at the time of the signature. This module
+//! The signed head of the audit log: the number and the hash of the last row at the time of the signature. This module
 //! never reads the log.
 //!
 //! A signed head has the same kind of envelope and statement as a receipt, but its own predicate.

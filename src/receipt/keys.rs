@@ -309,8 +309,8 @@ impl KeyStore {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Generates a key. An existing key is replaced if `rotates` is `true`. Otherwise it is an error. Waits while another
-    /// process generates a key in this folder.
+    /// Generates a key. If a key exists, replaces this key if `rotates` is `true`, and fails otherwise. Waits while
+    /// another process generates a key in this folder.
     ///
     /// The public key is written to the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {

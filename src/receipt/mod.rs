@@ -6,7 +6,7 @@
 //! - `writer` creates receipts and stores them.
 //! - `verification` checks receipts. It checks the exact bytes, before it parses any part of a statement.
 //! - `answers` stores signed results of scripts in the folder of receipts, for later calls with the same scripts.
-//! - `head` signs the last row of the audit log in the same way.
+//! - `head` signs the head of the audit log in the same way.
 //!
 //! A receipt proves only that a holder of the key has signed it. Therefore scripts and tests must not be able to read
 //! the key. A receipt does not prove that the kernel worked correctly.

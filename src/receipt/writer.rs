@@ -219,7 +219,7 @@ impl Receipts {
         &self.folder
     }
 
-    /// Signs the last row of the audit log. Returns the signed head as one line.
+    /// Signs a head of the audit log. Returns the signed head as one line.
     pub(crate) fn sign_head(&self, place: &AuditPlace) -> serde_json::Result<Vec<u8>> {
         head::sign(place, &self.key)
     }

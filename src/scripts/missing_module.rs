@@ -16,7 +16,7 @@ use crate::executor::{
 const NOT_FOUND: &str = "ModuleNotFoundError: No module named '";
 
 /// The maximum length of the name of a missing module, in bytes. Longer names get no advice.
-const NAME_CHARS_MAX: usize = 100;
+const NAME_BYTES_MAX: usize = 100;
 /// The maximum number of modules that the advice lists. It is small, because each name costs tokens of the model.
 const MODULES_MAX: usize = 40;
 /// The maximum number of dependencies that are read from the header of a script.
@@ -81,7 +81,7 @@ pub(super) fn missing_module(outcome: &Outcome) -> Option<String> {
     }
     let line = outcome.stderr.text.trim_end().lines().next_back()?;
     let (name, _) = line.strip_prefix(NOT_FOUND)?.split_once('\'')?;
-    let is_name = name.split('.').all(is_identifier) && name.len() <= NAME_CHARS_MAX;
+    let is_name = name.split('.').all(is_identifier) && name.len() <= NAME_BYTES_MAX;
     is_name.then(|| name.to_owned())
 }
 

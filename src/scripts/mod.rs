@@ -119,7 +119,7 @@ impl Scripts {
 
     /// Turns off the installation of packages. Scripts can only use installed packages.
     pub(crate) fn without_installing(self) -> Self {
-        Self { packages: self.packages.map(ScriptPackages::that_exist), ..self }
+        Self { packages: self.packages.map(ScriptPackages::without_making), ..self }
     }
 
     #[cfg(test)]
@@ -130,7 +130,8 @@ impl Scripts {
     /// Sets the store that checks the tokens of callers. Has no effect if a store is already set, for example by
     /// [`Self::with_governance`].
     pub(crate) fn set_tokens(&self, store: Store) {
-        // An error means that a store is already set. Both stores have the same tokens, so the first store stays.
+        // An error means that a store is already set. Both stores have the same tokens, so do not replace the first
+        // store.
         let _ = self.tokens.set(store);
     }
 

@@ -147,9 +147,9 @@ enum MakeError {
 }
 
 impl ScriptPackages {
-    /// Returns `None` if the admin allows no packages, or if the admin has configured a policy. With a policy, the
-    /// program that installs packages could come from the workspace, and code of the workspace must not run outside of
-    /// the sandbox.
+    /// Reads the allowed packages from the settings. Returns `None` if the admin allows no packages, or if the admin
+    /// has configured a policy. With a policy, the program that installs packages could come from the workspace, and
+    /// code of the workspace must not run outside of the sandbox.
     pub(super) fn new(settings: &Settings, executor: &Arc<dyn Executor>) -> Option<Self> {
         // All names parse, because the settings contain only valid names.
         let names = settings.env_allow.iter().filter_map(|name| name.parse::<Requirement>().ok());
@@ -174,7 +174,7 @@ impl ScriptPackages {
     }
 
     /// Turns off the making of environments. Only existing environments are used.
-    pub(super) fn that_exist(self) -> Self {
+    pub(super) fn without_making(self) -> Self {
         Self { makes: false, ..self }
     }
 
@@ -213,8 +213,8 @@ impl ScriptPackages {
     }
 
     /// Returns the packages of the environment that a script needs, and the Python installation of scripts. Returns
-    /// `None` if the script lists no packages, or if all of them are installed. Also returns `None` if it lists a
-    /// package that is not allowed and that `qwed-mcp env create` does not install.
+    /// `None` if the script lists no packages, or if all of them are installed. Also returns `None` if the script lists
+    /// a package that is not allowed and that `qwed-mcp env create` does not install.
     async fn wanted(&self, script: &AuthorizedScript) -> Option<(Vec<Requirement>, Installation)> {
         let listed = Dependencies::of(script.source().as_str()).packages;
         let may_be_installed = |it: &Requirement| {
@@ -358,7 +358,7 @@ impl Work {
         };
         loop {
             if let Some(found) = environments.matching(&order.lock_sha256(), &order.with(), &base) {
-                // `found` marks the environment as in use until the new executor does.
+                // `found` marks the environment as in use until the new executor has marked it as in use.
                 return self.own(found.environment.python()).await.map(|(own, _)| own);
             }
             match self.make(&environments, &order).await {

@@ -32,7 +32,7 @@ use crate::shares::{Held, ReplyRoom};
 use super::now::Now;
 use super::reply::{Reply, TextLimits};
 use super::shortened::CharsMax;
-use super::tools::{ToldLimits, tools};
+use super::tools::{StatedLimits, tools};
 
 /// The delay from the start of the server to the probe of the sandbox. The reply to `initialize` takes 2 ms, so it is
 /// sent before the probe.
@@ -48,10 +48,10 @@ pub(crate) struct Server {
     /// The tools for scripts, in the form that clients receive.
     pub(super) tools: [rmcp::model::Tool; 2],
     /// The limits of scripts that the texts for models contain.
-    pub(super) told_limits: ToldLimits,
+    pub(super) told_limits: StatedLimits,
     /// `true` after a reply has explained why scripts run at a lower sandbox tier than possible. Later replies omit
     /// the explanation.
-    is_step_down_told: AtomicBool,
+    is_step_down_reported: AtomicBool,
     /// The governed tools. `None` without a policy.
     pub(super) governance: Option<Arc<Governance>>,
     /// The usage record for the bill of materials. `None` if the admin wants no bill of materials.
@@ -110,8 +110,8 @@ impl Server {
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             chars_max: CharsMax(settings.result_chars),
             tools: tools(settings),
-            told_limits: ToldLimits::of(settings),
-            is_step_down_told: AtomicBool::new(false),
+            told_limits: StatedLimits::of(settings),
+            is_step_down_reported: AtomicBool::new(false),
             governance,
             session,
         }
@@ -355,7 +355,7 @@ impl Server {
     /// If the script ran at a lower sandbox tier than possible, adds the reason to the reply.
     fn with_step_down(&self, reply: Reply) -> Reply {
         let Some(step_down) = self.scripts.step_down() else { return reply };
-        reply.with_step_down(step_down, &self.is_step_down_told)
+        reply.with_step_down(step_down, &self.is_step_down_reported)
     }
 
     /// Removes the runs that exceed the policy's retention, and probes the sandbox before the first script arrives.

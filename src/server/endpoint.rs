@@ -90,7 +90,8 @@ pub(crate) struct UntilWritten {
 
 impl Drop for UntilWritten {
     fn drop(&mut self) {
-        // The exchange may end a little later. From now on, the client may use the id again.
+        // Free the id of the request now, although the exchange may end a little later. The client may use the id again
+        // as soon as it has the answer.
         let _ = self.call.as_deref().map(SessionCall::end);
     }
 }
@@ -106,7 +107,8 @@ pub(crate) struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // If the client left before the end, it can still cancel the request, until the exchange ends.
+        // Free the id of the request only if the exchange has ended. Otherwise the client has disconnected, and can
+        // still cancel the request.
         let _ = self.call.as_deref().filter(|_| self.has_ended).map(SessionCall::end);
     }
 }
@@ -151,7 +153,8 @@ impl Endpoint {
                 Err(answer) => answer,
             },
             Ok(Posted::Nothing) => self.session_of(&post).err().unwrap_or(Answer::Accepted),
-            // The message may be an `initialize` request, which has no session id.
+            // Ignore a missing session id, because the rejected message may be an `initialize` request, which has no
+            // session id.
             Err(rejected) => match self.session_of(&post) {
                 Err(Answer::SessionUnknown) => Answer::SessionUnknown,
                 _ => message_of(&rejected),

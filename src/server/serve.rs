@@ -73,7 +73,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
 
     // Aborting the task drops its future, which kills the processes that the task has started.
     warm_up.abort();
-    // The handlers of calls see the cancellation and kill their runs. `end_runs` ends the jobs.
+    // This cancellation makes the handlers of calls kill their runs. `end_runs` ends the jobs.
     cancel.cancel();
     end_runs(&server, connection.wait()).await;
     // Complete the line that is being written. If the client does not read, the line stays incomplete.

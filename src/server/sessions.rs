@@ -53,7 +53,7 @@ pub(crate) struct SessionCall {
 }
 
 impl SessionCall {
-    /// Removes the request from the session. Another request may have its id then.
+    /// Removes the request from the session. After that, another request may have the same id.
     pub(super) fn end(&self) {
         let mut sessions = self.sessions.lock();
         if !self.has_ended.swap(true, Ordering::Relaxed)

@@ -16,7 +16,7 @@ pub(super) fn skill() -> Skill {
     Skill::new(uri(SKILL_MD), frontmatter(SKILL.text), files)
 }
 
-/// Returns the entry with which `resources/list` lists the skill, for clients that do not know skills.
+/// Returns the entry with which `resources/list` lists the skill, for clients that do not support skills.
 pub(super) fn resource() -> Resource {
     Resource::new(uri(SKILL_MD), SKILL.name)
         .with_title("How to verify a claim")

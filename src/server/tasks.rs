@@ -1,7 +1,7 @@
 //! Background jobs as tasks (the extension `io.modelcontextprotocol/tasks`, SEP-2663).
 //!
 //! A client receives tasks only if its request uses the stateless protocol and declares the extension. Other clients
-//! poll with `verification_status`. This module stores nothing. The job registry has the state.
+//! poll with `verification_status`. This module stores nothing. The module `jobs` has the state of each job.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use rmcp::ErrorData;

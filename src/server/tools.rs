@@ -20,8 +20,8 @@ const RULES: &str = "the standard library and, where installed, sympy, z3, numpy
                      multiprocessing, network, ctypes, pickle.loads. Pass data in `inputs`. A refusal \
                      says what to change; try again. Each call is a new process";
 
-/// The beginning of the instructions, which a model reads before it sees any tool. All instructions together stay below
-/// 800 characters, because they are part of the context of every conversation.
+/// The beginning of the instructions, which a model reads before the descriptions of the tools. All instructions
+/// together stay below 800 characters, because they are part of the context of every conversation.
 const PURPOSE: &str = "Check a claim by writing a Python script that proves or refutes it, and run it with \
                        execute_python_code. Print what you find and assert what must hold: exit code 0 \
                        means that nothing failed. Scripts may import ";
@@ -35,13 +35,13 @@ const PICTURES: &str = " matplotlib's plt.show() and savefig(\"plot.png\") retur
 
 /// The limits of scripts that the texts for models contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ToldLimits {
+pub(crate) struct StatedLimits {
     background_seconds: u64,
     /// The memory limit in MiB. `None` without a sandbox, because then nothing limits memory.
     memory_mb: Option<u64>,
 }
 
-impl ToldLimits {
+impl StatedLimits {
     pub(super) fn of(settings: &Settings) -> Self {
         let is_bounded = settings.sandbox != SandboxMode::Off;
         Self {
@@ -64,7 +64,7 @@ impl ToldLimits {
 }
 
 /// Returns the instructions of the server. `is_governed` is whether the server has governed tools.
-pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
+pub(super) fn instructions(limits: StatedLimits, is_governed: bool) -> String {
     let limits = limits.text();
     if is_governed {
         return format!(
@@ -86,7 +86,7 @@ fn execution_description(settings: &Settings) -> String {
          check a claim: print the evidence, and assert the claim against a value that is not derived \
          from it, or nothing is verified. A failed assertion is a result too. Imports: {RULES}.{pictures} Limits: {}. A background call returns a job_id at once: \
          poll verification_status. {}",
-        ToldLimits::of(settings).text(),
+        StatedLimits::of(settings).text(),
         if settings.store.is_some() {
             SHARED_JOBS_LIVE
         } else {
@@ -104,7 +104,7 @@ fn status_description(settings: &Settings) -> String {
         "Check the execution status and output of a background verification task dispatched via \
          execute_python_code with background=true. Poll until the status is success, failed, cancelled \
          or timed_out: a job may run for {} seconds, and may wait for others before. {}",
-        ToldLimits::of(settings).background_seconds,
+        StatedLimits::of(settings).background_seconds,
         if settings.store.is_some() { SHARED_JOBS_LIVE } else { own }
     )
 }
@@ -315,7 +315,7 @@ mod tests {
         let (settings, _) = Settings::from_lookup(longest);
         let tools = tools(&settings);
         for is_governed in [false, true] {
-            let told = instructions(ToldLimits::of(&settings), is_governed);
+            let told = instructions(StatedLimits::of(&settings), is_governed);
             assert!(told.chars().count() < 800, "{}", told.chars().count());
             let names_tool = |tool: &Tool| told.contains(&*tool.name);
             assert!(tools.iter().all(names_tool), "{told}");
@@ -348,7 +348,7 @@ mod tests {
             let (settings, _) = Settings::from_lookup(|name| Some(value(name)?.1.into()));
             let [execution, status] = tools(&settings);
             let text = |tool: Tool| tool.description.unwrap().into_owned();
-            let instructions = instructions(ToldLimits::of(&settings), false);
+            let instructions = instructions(StatedLimits::of(&settings), false);
             [instructions, text(execution), text(status)]
         };
         for (variables, limits, status) in [

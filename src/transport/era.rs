@@ -61,7 +61,13 @@ const BASE64: (&str, &str) = ("=?base64?", "?=");
 impl Announced {
     /// Returns whether the header `MCP-Protocol-Version` names the stateless era.
     pub(crate) fn is_stateless(&self) -> bool {
-        let is_date = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let is_date = |text: &str| {
+            text.len() == 10
+                && text.char_indices().all(|(place, c)| match place {
+                    4 | 7 => c == '-',
+                    _ => c.is_ascii_digit(),
+                })
+        };
         let version = self.version.text().filter(|version| is_date(version));
         version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
     }

@@ -111,6 +111,14 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
             let era = announced.era(id, request).map_err(rejected)?;
             super::require_era(id, request, era == Era::Handshake)
                 .map_err(|error| Rejected::new(era == Era::Stateless, error))?;
+            if let ClientRequest::CustomRequest(custom) = request
+                && custom.method == "initialize"
+            {
+                // The parameters are malformed. Reject the request here, because no session exists in which the handler
+                // could answer it.
+                let message = "Invalid params for initialize";
+                return Err(rejected(ProtocolError::invalid_params(id.clone(), message)));
+            }
             let version = announced.version.text();
             let request = PostedRequest {
                 id: id.clone(),

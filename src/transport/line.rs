@@ -17,8 +17,8 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 pub(super) enum Line {
     /// A line, without its line feed.
     Complete(Vec<u8>),
-    /// A line that is too long. The reader returns this before the end of the line. It skips the remaining bytes of
-    /// the line without storing them.
+    /// A line that is too long. The reader returns `TooLong` before the end of the line. It then skips the remaining
+    /// bytes of the line without storing them.
     TooLong,
     /// The end of the stream. No more lines follow.
     End,

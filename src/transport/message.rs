@@ -5,12 +5,14 @@
 //! in turn. rmcp parses all other messages. Their size is limited, because rmcp needs a hundred times as much memory as
 //! the text.
 
+use std::fmt;
+
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientJsonRpcMessage, ClientRequest, Extensions, InitializedNotification, JsonObject,
     JsonRpcMessage, MetaObject, RequestId, RequestMetaObject,
 };
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,9 +27,12 @@ mod tests;
 
 /// The maximum length of a message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The maximum number of JSON values in the parameters of a call. Above the limit for one input, so that an input with
-/// too many values is refused with the name of the input.
+/// The maximum number of JSON values in the parameters of a call. This maximum is above the limit for one input. An
+/// input with too many values is therefore refused with an error that names the input.
 const CALL_VALUES_MAX: usize = 50_000;
+/// The maximum number of JSON values in the `_meta` of a call. This maximum is lower, because the server stores `_meta`
+/// until the call ends. It frees the arguments before the call waits for its turn.
+const META_VALUES_MAX: usize = 1_000;
 /// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
 /// From this number on, one double can stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a
@@ -63,20 +68,65 @@ const TOOL_CALL_METHOD: &str = "tools/call";
 const AUTH_KEY: &str = "qwed.ai/auth";
 
 /// The members of a message, which are not parsed yet.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
     error: Option<&'a RawValue>,
+    /// The name of a member that occurs more than once.
+    repeated: Option<&'static str>,
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut envelope = Envelope::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    let (name, member) = match &*name {
+                        "jsonrpc" => ("jsonrpc", &mut envelope.jsonrpc),
+                        "id" => ("id", &mut envelope.id),
+                        "method" => ("method", &mut envelope.method),
+                        "params" => ("params", &mut envelope.params),
+                        "result" => ("result", &mut envelope.result),
+                        "error" => ("error", &mut envelope.error),
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    if member.replace(map.next_value()?).is_some() {
+                        envelope.repeated = Some(name);
+                    }
+                }
+                Ok(envelope)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+impl Envelope<'_> {
+    /// Returns whether the message is a notification or a response. Such a message is never answered, even if it is
+    /// invalid (JSON-RPC 2.0, 4.1). The id of a response is null if the client could not read a message.
+    fn is_never_answered(&self) -> bool {
+        match self.method {
+            Some(_) => self.id.is_none(),
+            None => self.result.is_some() || self.error.is_some(),
+        }
+    }
 }
 
 /// The parameters of `tools/call` that this server uses, which are not parsed yet.
@@ -105,12 +155,15 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
         return Ok(None);
     }
     let text = std::str::from_utf8(line).map_err(ProtocolError::parse)?;
-    let Some(envelope) = envelope(text)? else { return Ok(None) };
-    // A response is never answered, even if it is invalid. Its id is null if the client could not read a message.
-    if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
-        return Ok(None);
+    let envelope = envelope(text)?;
+    if envelope.is_never_answered() {
+        let method = envelope.method.filter(|_| envelope.repeated.is_none()).and_then(string);
+        return Ok(method.and_then(|method| notification(&method, envelope.params)));
     }
-
+    if let Some(name) = envelope.repeated {
+        let message = format!("Invalid Request: '{name}' occurs twice");
+        return Err(ProtocolError::invalid_request(None, message));
+    }
     let id = match envelope.id {
         None => None,
         Some(raw) => Some(request_id(raw).ok_or_else(|| {
@@ -119,10 +172,6 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
         })?),
     };
     let method = envelope.method.map(string);
-    if let (None, Some(Some(method))) = (&id, &method) {
-        // A notification is never answered, even if it is invalid (JSON-RPC 2.0, 4.1).
-        return Ok(notification(method, envelope.params));
-    }
     let invalid = |message: &'static str| ProtocolError::invalid_request(id.clone(), message);
     if envelope.jsonrpc.and_then(string).as_deref() != Some("2.0") {
         return Err(invalid("Invalid Request: 'jsonrpc' must be \"2.0\""));
@@ -147,8 +196,8 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     }
 }
 
-/// Parses the members of a message. Returns `None` for a notification with a member that occurs twice.
-fn envelope(text: &str) -> Result<Option<Envelope<'_>>, ProtocolError> {
+/// Parses the members of a message.
+fn envelope(text: &str) -> Result<Envelope<'_>, ProtocolError> {
     if !text.starts_with('{') {
         return match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) if text.starts_with('[') => Err(ProtocolError::invalid_request(
@@ -162,27 +211,7 @@ fn envelope(text: &str) -> Result<Option<Envelope<'_>>, ProtocolError> {
             Err(error) => Err(ProtocolError::parse(error)),
         };
     }
-    match serde_json::from_str(text) {
-        Ok(envelope) => Ok(Some(envelope)),
-        Err(error) if error.is_data() && is_notification(text) => Ok(None),
-        Err(error) if error.is_data() => {
-            Err(ProtocolError::invalid_request(None, format!("Invalid Request: {error}")))
-        }
-        Err(error) => Err(ProtocolError::parse(error)),
-    }
-}
-
-/// Returns whether an object has a method and no id.
-fn is_notification(text: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Kind<'a> {
-        #[serde(borrow, default, deserialize_with = "present")]
-        id: Option<&'a RawValue>,
-        #[serde(borrow, default, deserialize_with = "present")]
-        method: Option<&'a RawValue>,
-    }
-    serde_json::from_str(text)
-        .is_ok_and(|kind: Kind<'_>| kind.id.is_none() && kind.method.is_some())
+    serde_json::from_str(text).map_err(ProtocolError::parse)
 }
 
 fn string(raw: &RawValue) -> Option<String> {
@@ -280,6 +309,10 @@ fn tool_call(
         let message = format!(
             "the parameters have more than {CALL_VALUES_MAX} values; pass large JSON as a text"
         );
+        return Err(ProtocolError::invalid_params(id, message));
+    }
+    if params.meta.is_some_and(|meta| has_more_values_than(meta.get(), META_VALUES_MAX)) {
+        let message = format!("'_meta' has more than {META_VALUES_MAX} values");
         return Err(ProtocolError::invalid_params(id, message));
     }
     let Some(name) = params.name.and_then(string) else {

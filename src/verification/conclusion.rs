@@ -4,19 +4,20 @@ use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, FailsBy, Vacuity};
 use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 
-/// The result of running variants of a script. A variant is the script with other numbers.
+/// The result of running variants of a script. A variant is the script with other numbers or operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
-    /// No variants were requested, the script has a call after it, or the run was cancelled before they had ended.
+    /// No variants were requested, a test expression is evaluated after the script, or the run was cancelled before the
+    /// variants had ended.
     NotRun,
     /// The variants do not show that the checks hold for any numbers: a check failed in a variant, no variant had a
-    /// result, or no variants were run because the script does not need them.
+    /// result, or no variants were run because the conclusion does not depend on variants.
     NotAllHeld,
     /// All checks held in all variants with a result.
     AllHeld,
 }
 
-/// The number of times that a check held, and the number of times that it failed.
+/// The number of times that a check held, and the number of times that the check failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
     held: u64,
@@ -99,9 +100,9 @@ pub(super) fn conclude(
     Concluded { conclusion, reports }
 }
 
-/// Returns whether checks failed in a successful run more often than the script expects (for example in a block of
-/// `pytest.raises`). Checks that fail with another exception than `AssertionError` or `SystemExit` do not count,
-/// because scripts use such exceptions for control flow.
+/// Returns whether checks failed in a successful run more often than the script expects. For example, a script expects
+/// a failure in a block of `pytest.raises(AssertionError)`. Checks that fail with another exception than
+/// `AssertionError` or `SystemExit` are ignored, because scripts use such exceptions for control flow.
 fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bool {
     let (mut failed, mut required) = (0_u64, 0_u64);
     for (check, tally) in judged {

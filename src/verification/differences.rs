@@ -14,7 +14,7 @@ use crate::safety::{UNSEEN, is_in_standard_library};
 
 /// A reason why two runs of a script may differ. Receipts contain the reason's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Word {
+pub(crate) enum Reason {
     Time,
     Random,
     Secrets,
@@ -25,7 +25,7 @@ pub(crate) enum Word {
     Unknown,
 }
 
-impl Word {
+impl Reason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -46,6 +46,8 @@ pub(super) enum Pinned {
     Never,
     /// The functions draw numbers from `random` or `numpy.random`. A deterministic run sets the seeds of both.
     BySeeds,
+    /// The results depend on the addresses of objects. A deterministic run makes the addresses the same in each run, if
+    /// the machine supports this.
     ByAddresses,
     /// The functions read a clock, or random bits of the kernel. If the machine supports it, a deterministic run
     /// replaces both by values that are the same in each run.
@@ -83,7 +85,7 @@ enum Uses {
     /// case.
     Texts { libraries: &'static str, texts: &'static str },
     /// The script imports one of the libraries, and passes this keyword argument in a call. Calls of the functions in
-    /// `but` do not count.
+    /// `but` are ignored.
     Keyword { libraries: &'static str, keyword: &'static str, but: &'static str },
     /// The script uses a qualified name of the first list, and also a qualified name of the second list.
     Both(&'static str, &'static str),
@@ -95,62 +97,62 @@ use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 /// The table of the functions that make runs differ. Each row has the condition under which the row applies to a
 /// script, the reason for a difference, the measure that prevents the difference, and an explanation.
 #[rustfmt::skip]
-const ROWS: &[(Uses, Word, Pinned, &str)] = &[
-    (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, ByClock,
+const ROWS: &[(Uses, Reason, Pinned, &str)] = &[
+    (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Reason::Time, ByClock,
      "the clock goes on"),
-    (Paths("logging http wsgiref email xmlrpc mailbox"), Word::Time, ByClock,
+    (Paths("logging http wsgiref email xmlrpc mailbox"), Reason::Time, ByClock,
      "headers, cookies and records have the date"),
-    (Paths("cProfile profile pstats trace unittest"), Word::Time, ByClock,
+    (Paths("cProfile profile pstats trace unittest"), Reason::Time, ByClock,
      "they measure how long something takes, and print it"),
-    (Paths("resource"), Word::Time, Never, "it shows the processor time, and how much memory the process used"),
-    (Paths("gzip zipfile tarfile"), Word::Time, ByClock, "archives have the time at which they were made"),
-    (Paths("sqlite3"), Word::Time, ByClock, "SQL has datetime('now') and CURRENT_TIMESTAMP"),
-    (Paths("signal select selectors"), Word::Time, Never, "they end when a time has passed, or something happens"),
-    (Members { libraries: "pandas numpy", names: "now today utcnow" }, Word::Time, ByClock,
+    (Paths("resource"), Reason::Time, Never, "it shows the processor time, and how much memory the process used"),
+    (Paths("gzip zipfile tarfile"), Reason::Time, ByClock, "archives have the time at which they were made"),
+    (Paths("sqlite3"), Reason::Time, ByClock, "SQL has datetime('now') and CURRENT_TIMESTAMP"),
+    (Paths("signal select selectors"), Reason::Time, Never, "they end when a time has passed, or something happens"),
+    (Members { libraries: "pandas numpy", names: "now today utcnow" }, Reason::Time, ByClock,
      "Timestamp.now() and the like"),
-    (Texts { libraries: "pandas numpy", texts: "'now \"now 'today \"today" }, Word::Time, ByClock,
+    (Texts { libraries: "pandas numpy", texts: "'now \"now 'today \"today" }, Reason::Time, ByClock,
      "datetime64 and to_datetime take these texts for the current time"),
-    (Members { libraries: "dateutil", names: "parse parser rrule rruleset today" }, Word::Time, ByClock,
+    (Members { libraries: "dateutil", names: "parse parser rrule rruleset today" }, Reason::Time, ByClock,
      "a text without a date, and a rule without a start, begin today"),
-    (Members { libraries: "pandas", names: "to_excel" }, Word::Time, ByClock, "the workbook has the date"),
-    (Members { libraries: "networkx", names: "generate_gexf write_gexf" }, Word::Time, ByClock, "the file has the date"),
-    (Members { libraries: "sympy mpmath", names: "timed timing" }, Word::Time, ByClock, "they measure how long something takes"),
-    (Texts { libraries: "scipy", texts: "trust-constr" }, Word::Time, ByClock, "the result has its execution time"),
-    (Texts { libraries: "scipy", texts: "time_limit maxtime" }, Word::Time, ByClock, "the solver gives up at a time limit"),
-    (Paths("faulthandler"), Word::Time, Never, "it dumps the threads after a time"),
-    (Texts { libraries: "matplotlib", texts: "svg pdf .ps .eps pgf" }, Word::Time, ByClock,
+    (Members { libraries: "pandas", names: "to_excel" }, Reason::Time, ByClock, "the workbook has the date"),
+    (Members { libraries: "networkx", names: "generate_gexf write_gexf" }, Reason::Time, ByClock, "the file has the date"),
+    (Members { libraries: "sympy mpmath", names: "timed timing" }, Reason::Time, ByClock, "they measure how long something takes"),
+    (Texts { libraries: "scipy", texts: "trust-constr" }, Reason::Time, ByClock, "the result has its execution time"),
+    (Texts { libraries: "scipy", texts: "time_limit maxtime" }, Reason::Time, ByClock, "the solver gives up at a time limit"),
+    (Paths("faulthandler"), Reason::Time, Never, "it dumps the threads after a time"),
+    (Texts { libraries: "matplotlib", texts: "svg pdf .ps .eps pgf" }, Reason::Time, ByClock,
      "these formats have the date, and ids that are drawn"),
-    (Texts { libraries: "z3", texts: "'timeout \"timeout timeout= _timeout parallel :timeout 'rlimit \"rlimit rlimit= :rlimit" }, Word::Time,
+    (Texts { libraries: "z3", texts: "'timeout \"timeout timeout= _timeout parallel :timeout 'rlimit \"rlimit rlimit= :rlimit" }, Reason::Time,
      Never, "a solver that gives up at a limit may come further the next time"),
-    (Members { libraries: "z3", names: "TryFor ParOr ParThen" }, Word::Time, Never, "they end at a time, or compete"),
-    (Members { libraries: "z3", names: "statistics" }, Word::Time, Never, "they have the time and the memory"),
-    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Time, ByClock,
+    (Members { libraries: "z3", names: "TryFor ParOr ParThen" }, Reason::Time, Never, "they end at a time, or compete"),
+    (Members { libraries: "z3", names: "statistics" }, Reason::Time, Never, "they have the time and the memory"),
+    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Reason::Time, ByClock,
      "receipts of the SDK have the date"),
-    (Words { libraries: "qwed_legal", starts: "provenance" }, Word::Time, ByClock, "provenance has the date"),
-    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Time, ByClock, "attestations have the date"),
+    (Words { libraries: "qwed_legal", starts: "provenance" }, Reason::Time, ByClock, "provenance has the date"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Reason::Time, ByClock, "attestations have the date"),
 
-    (Paths("random numpy.random"), Word::Random, BySeeds, "seeds come from the machine"),
-    (Words { libraries: "statistics", starts: "sampl rand" }, Word::Random, BySeeds, "drawn by random"),
-    (Paths("email"), Word::Random, BySeeds, "message ids and boundaries are drawn by random"),
+    (Paths("random numpy.random"), Reason::Random, BySeeds, "seeds come from the machine"),
+    (Words { libraries: "statistics", starts: "sampl rand" }, Reason::Random, BySeeds, "drawn by random"),
+    (Paths("email"), Reason::Random, BySeeds, "message ids and boundaries are drawn by random"),
     (Words { libraries: "numpy scipy pandas", starts: "rand sampl shuffl permut bootstrap resampl rvs choice" },
-     Word::Random, BySeeds, "drawn by numpy.random"),
+     Reason::Random, BySeeds, "drawn by numpy.random"),
     (Members { libraries: "scipy", names: "BarycentricInterpolator Halton LatinHypercube MonteCarloMethod \
         MultinomialQMC MultivariateNormalQMC PoissonDisk QMCEngine Sobol barycentric_interpolate basinhopping \
         check_grad clarkson_woodruff_transform differential_evolution directed_hausdorff draw dual_annealing dunnett \
         eigs eigsh goodness_of_fit kmeans kmeans2 monte_carlo_test multiscale_graphcorr multivariate_normal \
-        multivariate_t power quadratic_assignment sobol_indices svds van_der_corput" }, Word::Random, BySeeds,
+        multivariate_t power quadratic_assignment sobol_indices svds van_der_corput" }, Reason::Random, BySeeds,
      "methods that take random_state or rng, and draw where there is none"),
-    (Paths("scipy.linalg.interpolative scipy.stats.qmc"), Word::Random, BySeeds, "methods that draw"),
-    (Words { libraries: "sympy", starts: "rand sampl" }, Word::Random, BySeeds, "drawn by random"),
-    (Texts { libraries: "sympy", texts: "randmatrix random_" }, Word::Random, BySeeds,
+    (Paths("scipy.linalg.interpolative scipy.stats.qmc"), Reason::Random, BySeeds, "methods that draw"),
+    (Words { libraries: "sympy", starts: "rand sampl" }, Reason::Random, BySeeds, "drawn by random"),
+    (Texts { libraries: "sympy", texts: "randmatrix random_" }, Reason::Random, BySeeds,
      "texts that sympify evaluates"),
-    (Members { libraries: "sympy", names: "Dummy numbered_symbols" }, Word::Random, BySeeds,
+    (Members { libraries: "sympy", names: "Dummy numbered_symbols" }, Reason::Random, BySeeds,
      "the numbers of dummies start at a random one, and terms are in their order"),
     (Members { libraries: "sympy", names: "dh_private_key ecm elgamal_private_key encipher_bg encipher_elgamal \
-        encipher_gm gm_public_key make_perm" }, Word::Random, BySeeds, "they draw, where no seed is given"),
-    (Words { libraries: "mpmath", starts: "rand" }, Word::Random, BySeeds, "drawn by random"),
-    (Words { libraries: "networkx", starts: "rand" }, Word::Random, BySeeds, "drawn by random or numpy.random"),
-    (Paths("networkx.approximation networkx.algorithms.approximation"), Word::Random, BySeeds,
+        encipher_gm gm_public_key make_perm" }, Reason::Random, BySeeds, "they draw, where no seed is given"),
+    (Words { libraries: "mpmath", starts: "rand" }, Reason::Random, BySeeds, "drawn by random"),
+    (Words { libraries: "networkx", starts: "rand" }, Reason::Random, BySeeds, "drawn by random or numpy.random"),
+    (Paths("networkx.approximation networkx.algorithms.approximation"), Reason::Random, BySeeds,
      "approximations draw"),
     (Members { libraries: "networkx", names: "AS_graph_generator LFR_benchmark_graph algebraic_connectivity \
         approximate_current_flow_betweenness_centrality arf_layout asadpour_atsp asyn_fluidc \
@@ -169,55 +171,55 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
         preferential_attachment_graph relaxed_caveman_graph rich_club_coefficient scale_free_graph sigma \
         simulated_annealing_tsp spanner spectral_bisection spectral_graph_forge spectral_ordering \
         spring_layout stochastic_block_model threshold_accepting_tsp watts_strogatz_graph waxman_graph \
-        weighted_choice zipf_rv" }, Word::Random, BySeeds, "they take a seed, and draw where there is none"),
-    (Paths("sqlite3"), Word::Random, ByClock, "SQL has random(), and SQLite sets its seed"),
+        weighted_choice zipf_rv" }, Reason::Random, BySeeds, "they take a seed, and draw where there is none"),
+    (Paths("sqlite3"), Reason::Random, ByClock, "SQL has random(), and SQLite sets its seed"),
 
-    (Paths("secrets ssl crypt os.urandom os.getrandom random.SystemRandom"), Word::Secrets, ByClock,
+    (Paths("secrets ssl crypt os.urandom os.getrandom random.SystemRandom"), Reason::Secrets, ByClock,
      "random bits of the machine"),
-    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Secrets, ByClock, "a key that is drawn"),
-    (Members { libraries: "pandas", names: "style Styler" }, Word::Uuid, ByClock, "the ids of tables are drawn"),
-    (Paths("uuid.uuid1"), Word::Uuid, ByTree, "the number of the process is mixed into it"),
-    (Members { libraries: "email", names: "make_msgid" }, Word::Files, ByTree, "it contains the number of the process"),
-    (Paths("uuid"), Word::Uuid, ByClock, "random bits of the machine, or its clock"),
-    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Uuid, ByClock, "their ids"),
-    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Uuid, ByClock, "their ids"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Reason::Secrets, ByClock, "a key that is drawn"),
+    (Members { libraries: "pandas", names: "style Styler" }, Reason::Uuid, ByClock, "the ids of tables are drawn"),
+    (Paths("uuid.uuid1"), Reason::Uuid, ByTree, "the number of the process is mixed into it"),
+    (Members { libraries: "email", names: "make_msgid" }, Reason::Files, ByTree, "it contains the number of the process"),
+    (Paths("uuid"), Reason::Uuid, ByClock, "random bits of the machine, or its clock"),
+    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Reason::Uuid, ByClock, "their ids"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Reason::Uuid, ByClock, "their ids"),
     (Paths("threading concurrent multiprocessing _thread socket socketserver os.fork os.forkpty asyncio.to_thread"),
-     Word::Threads, Never, "the kernel chooses who is next"),
+     Reason::Threads, Never, "the kernel chooses who is next"),
     (Members { libraries: "asyncio", names: "run_in_executor to_thread create_subprocess_exec open_connection \
-        start_server" }, Word::Threads, Never, "the event loop waits for others"),
-    (Paths("asyncio queue"), Word::Threads, ByClock, "waits end by the clock"),
-    (Paths("tempfile os pathlib glob shutil fileinput posix"), Word::Files, ByTree,
+        start_server" }, Reason::Threads, Never, "the event loop waits for others"),
+    (Paths("asyncio queue"), Reason::Threads, ByClock, "waits end by the clock"),
+    (Paths("tempfile os pathlib glob shutil fileinput posix"), Reason::Files, ByTree,
      "names of scratch files, and numbers of processes"),
     (Paths("os.sched_getaffinity os.sched_getscheduler os.getpriority os.nice os.sysconf os.statvfs os.fstatvfs \
-        shutil.disk_usage"), Word::Files, Never, "they show what else is on the machine"),
+        shutil.disk_usage"), Reason::Files, Never, "they show what else is on the machine"),
     (Members { libraries: "os pathlib glob shutil tempfile posix", names: "stat lstat fstat st_mtime st_ctime st_atime \
-        st_mtime_ns st_ctime_ns st_atime_ns getmtime getctime getatime utime copystat copy2 touch" }, Word::Files, Never,
+        st_mtime_ns st_ctime_ns st_atime_ns getmtime getctime getatime utime copystat copy2 touch" }, Reason::Files, Never,
      "the kernel sets the times of files"),
-    (Members { libraries: "zipfile tarfile", names: "write add gettarinfo" }, Word::Files, Never,
+    (Members { libraries: "zipfile tarfile", names: "write add gettarinfo" }, Reason::Files, Never,
      "archives have the times of their files"),
-    (Paths("gc weakref ctypes tracemalloc sys.getrefcount sys.getallocatedblocks"), Word::Memory, Never,
+    (Paths("gc weakref ctypes tracemalloc sys.getrefcount sys.getallocatedblocks"), Reason::Memory, Never,
      "when objects die, and what else is in memory"),
-    (Paths("builtins.id unittest.mock faulthandler"), Word::Memory, ByAddresses, "they show addresses"),
-    (Members { libraries: "array", names: "buffer_info" }, Word::Memory, ByAddresses, "it shows the address of an array"),
-    (Paths(".__hash__ .__repr__ builtins.object.__hash__ builtins.object.__repr__"), Word::Memory, ByAddresses,
+    (Paths("builtins.id unittest.mock faulthandler"), Reason::Memory, ByAddresses, "they show addresses"),
+    (Members { libraries: "array", names: "buffer_info" }, Reason::Memory, ByAddresses, "it shows the address of an array"),
+    (Paths(".__hash__ .__repr__ builtins.object.__hash__ builtins.object.__repr__"), Reason::Memory, ByAddresses,
      "the hash and the text of most objects contain their address"),
-    (Members { libraries: "numpy", names: "as_strided" }, Word::Memory, Never, "it shows memory outside of the array"),
-    (Paths("builtins.set() builtins.hash() builtins.repr()"), Word::Memory, ByAddresses,
+    (Members { libraries: "numpy", names: "as_strided" }, Reason::Memory, Never, "it shows memory outside of the array"),
+    (Paths("builtins.set() builtins.hash() builtins.repr()"), Reason::Memory, ByAddresses,
      "functions, classes and most objects have their address as hash, and in their text"),
-    (Members { libraries: "numpy", names: "ctypes __array_interface__ __array_struct__ byte_bounds" }, Word::Memory,
+    (Members { libraries: "numpy", names: "ctypes __array_interface__ __array_struct__ byte_bounds" }, Reason::Memory,
      ByAddresses, "they show the address of an array"),
     (Paths("numpy.empty numpy.empty_like numpy.ndarray() numpy.ndarray.__new__ numpy.recarray() numpy.chararray() \
         numpy.ma.empty numpy.ma.empty_like numpy.ma.masked_all numpy.ma.masked_all_like numpy.matlib.empty \
-        numpy.rec.recarray numpy.char.chararray *.empty *.empty_like *.ndarray"), Word::Memory, Never,
+        numpy.rec.recarray numpy.char.chararray *.empty *.empty_like *.ndarray"), Reason::Memory, Never,
      "arrays of memory that nothing has written"),
     (Keyword { libraries: "numpy", keyword: "where", but: "all amax amin any max mean min nanmax nanmean nanmin \
-        nanprod nanstd nansum nanvar prod std sum var" }, Word::Memory, Never,
+        nanprod nanstd nansum nanvar prod std sum var" }, Reason::Memory, Never,
      "where the condition is false, nothing writes the result"),
-    (Both("builtins.set builtins.frozenset builtins.hash", "class builtins.object"), Word::Memory, ByAddresses,
+    (Both("builtins.set builtins.frozenset builtins.hash", "class builtins.object"), Reason::Memory, ByAddresses,
      "hashes of objects without a hash of their own are addresses, and sets are in the order of hashes"),
 
     (Paths("builtins.eval builtins.exec builtins.compile builtins.__import__ importlib runpy code codeop pickle \
-        marshal shelve dbm sys.modules subprocess pdb bdb"), Word::Unknown, Never,
+        marshal shelve dbm sys.modules subprocess pdb bdb"), Reason::Unknown, Never,
      "what they load or run is not in the script"),
 ];
 
@@ -276,12 +278,12 @@ pub(crate) struct Names<'a> {
 /// The reasons why two runs of a script may differ, from the analysis of the script. Each reason has the measure that
 /// prevents the difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Differences(Vec<(Word, Pinned)>);
+pub(crate) struct Differences(Vec<(Reason, Pinned)>);
 
 impl Differences {
     /// Finds the reasons why two runs of a script may differ. `names` is `None` if the script was not analysed.
     pub(crate) fn of(names: Option<Names<'_>>, source: &str) -> Self {
-        let Some(names) = names else { return Self(vec![(Word::Unknown, Never)]) };
+        let Some(names) = names else { return Self(vec![(Reason::Unknown, Never)]) };
         let source = source.to_lowercase();
         let rows = ROWS.iter().filter(|(uses, ..)| names.have(*uses, &source));
         let mut found: Vec<_> = rows.map(|(_, word, pinned, _)| (*word, *pinned)).collect();
@@ -290,14 +292,14 @@ impl Differences {
             LIBRARIES.contains(&top) || is_in_standard_library(top)
         };
         if !names.imports.iter().all(is_known) || names.uses.iter().any(|name| name == UNSEEN) {
-            found.push((Word::Unknown, Never));
+            found.push((Reason::Unknown, Never));
         }
         Self(found)
     }
 
     /// Returns the reasons that the measures in `determinism` do not remove. Assumes that all these measures will work
     /// in the run.
-    pub(crate) fn before_run(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
+    pub(crate) fn before_run(&self, determinism: Option<Determinism>) -> BTreeSet<Reason> {
         let remaining = self.0.iter().filter(|(_, pinned)| !pinned.applies(determinism));
         remaining.map(|(word, _)| *word).collect()
     }
@@ -310,25 +312,25 @@ impl Differences {
         determinism: Option<Determinism>,
         observed: Option<&Observed>,
         streams: impl IntoIterator<Item = &'a [u8]>,
-    ) -> BTreeSet<Word> {
+    ) -> BTreeSet<Reason> {
         let determinism = determinism.map(|it| it.confirmed(observed));
         let mut words = self.before_run(determinism);
         if let Some(Observed { started: Some(started), native }) = observed {
-            // With only one thread and process, the scheduler of the kernel makes no choices.
+            // If the run started no thread or process, the scheduler of the kernel makes no choices.
             if *started == 0 {
-                words.remove(&Word::Threads);
+                words.remove(&Reason::Threads);
             } else {
-                words.insert(Word::Threads);
+                words.insert(Reason::Threads);
             }
             let is_known = |name: &String| {
                 LIBRARIES.contains(&name.as_str()) || NATIVE.contains(&name.as_str())
             };
             if !native.iter().all(is_known) {
-                words.insert(Word::Unknown);
+                words.insert(Reason::Unknown);
             }
         }
         if streams.into_iter().any(has_address) && !ByAddresses.applies(determinism) {
-            words.insert(Word::Memory);
+            words.insert(Reason::Memory);
         }
         words
     }
@@ -341,7 +343,7 @@ fn has_address(output: &[u8]) -> bool {
 }
 
 /// Returns the names that receipts use for the given reasons.
-pub(crate) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
+pub(crate) fn as_texts(words: &BTreeSet<Reason>) -> Vec<Cow<'static, str>> {
     words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
 }
 
@@ -572,7 +574,7 @@ mod tests {
                 "deterministic: {source}"
             );
         }
-        assert_eq!(Differences::of(None, "").before_run(None), BTreeSet::from([Word::Unknown]));
+        assert_eq!(Differences::of(None, "").before_run(None), BTreeSet::from([Reason::Unknown]));
     }
 
     #[test]
@@ -602,8 +604,8 @@ mod tests {
         let fixed = |fixes_addresses| Some(measures(fixes_addresses, true, true));
         let output = b"<object object at 0x7f2a>";
         for (output, determinism, expected) in [
-            (&output[..], None, Some(Word::Memory)),
-            (output, fixed(false), Some(Word::Memory)),
+            (&output[..], None, Some(Reason::Memory)),
+            (output, fixed(false), Some(Reason::Memory)),
             (output, fixed(true), None),
             (b"look at 1x", None, None),
             (b"", None, None),

@@ -9,7 +9,7 @@ struct Source {
     calls: &'static str,
     /// Functions and keywords that make the calls return the same values in each run.
     unless: &'static str,
-    /// The measure of deterministic runs that makes the calls return the same values.
+    /// How a deterministic run makes the calls return the same values in each run.
     pinned: Pinned,
     #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
     why: &'static str,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::executor::Package;
 
-/// A theory: a package on which the checks of a script rely if the script imports the package. The document of a run
-/// names the package in a label such as `SMT (z3 4.13.0)`.
+/// A theory: a package on which the checks of a script rely if the script imports the package. The Verification Context
+/// of the run names the package in a label such as `SMT (z3 4.13.0)`.
 struct Theory {
     /// The module that scripts import. A name that ends with `_` stands for all modules with this prefix.
     module: &'static str,

@@ -236,9 +236,27 @@ fn every_kind() -> Vec<(Value, &'static str, Value)> {
     ]
 }
 
+/// The error of a script that timed out because other processes used the processors.
+const STARVED: &str =
+    "it timed out because other processes used the processors or the memory for pipes";
+
+/// Returns whether a script was not judged because the machine was busy. A test must expect this of each script that
+/// reaches its timeout.
+fn is_starved(answer: &Value) -> bool {
+    let is_error = answer["error"] == STARVED;
+    assert!(
+        !is_error || answer["status"] == "infra_error" && answer["passed"].is_null(),
+        "{answer}"
+    );
+    is_error
+}
+
 fn assert_statuses(done: &Done, kinds: &[(Value, &str, Value)]) {
     for (line, status, passed) in kinds {
         let answer = done.answer(line["id"].as_str().unwrap());
+        if *status == "timeout" && is_starved(answer) {
+            continue;
+        }
         assert_eq!((&answer["status"], &answer["passed"]), (&json!(status), passed), "{answer}");
     }
     assert_eq!(done.answers.len(), kinds.len());
@@ -343,6 +361,9 @@ fn a_forged_end_makes_no_result_better() {
     let done = batch.run_warm(&lines, &["--analysis", "report"]);
     for (id, _, status, exit_code) in cases {
         let answer = done.answer(id);
+        if status == "timeout" && is_starved(answer) {
+            continue;
+        }
         let found = (&answer["status"], &answer["passed"], &answer["exit_code"], &answer["warm"]);
         let passed = json!(status == "ok");
         assert_eq!(found, (&json!(status), &passed, &json!(exit_code), &json!(true)), "{answer}");
@@ -612,6 +633,9 @@ fn a_forged_value_passes_no_test() {
     let done = batch.run_warm(&lines, &["--analysis", "report"]);
     for (id, _, _, passed, reason) in cases {
         let answer = done.answer(id);
+        if reason == "timeout" && is_starved(answer) {
+            continue;
+        }
         assert_eq!(
             (&answer["passed"], &answer["warm"]),
             (&json!(passed), &json!(true)),
@@ -709,9 +733,7 @@ fn a_script_that_others_keep_from_the_processors_is_not_judged() {
         let computes = done.answer("computes");
         let told = (&computes["status"], &computes["passed"], &computes["attempt"]);
         assert_eq!(told, (&json!("infra_error"), &Value::Null, &json!(2)), "{computes}");
-        let error =
-            "it timed out because other processes used the processors or the memory for pipes";
-        assert_eq!(computes["error"], error);
+        assert!(is_starved(computes), "{computes}");
         for (id, status) in [("sleeps", "timeout"), ("fails", "failed")] {
             let answer = done.answer(id);
             let told = (&answer["status"], &answer["passed"]);

@@ -598,6 +598,14 @@ fn the_command_line_reports_what_a_script_verified() {
     let mut absent = ServerBuilder::new().command();
     absent.args(["run", "--verification"]).arg(&document).arg("absent.py").output().unwrap();
     assert_eq!(fs::read(&document).unwrap(), b"");
+    // A file that the run reads is not changed.
+    let input = format!("data={}", script.display());
+    for reading in [&["--stdin", script.to_str().unwrap()][..], &["--input", &input], &[]] {
+        let (code, error) =
+            run(held, &[reading, &["--verification", script.to_str().unwrap()]].concat());
+        assert!(code == 125 && error.contains("the run reads this file"), "{code} {error}");
+        assert_eq!(fs::read_to_string(&script).unwrap(), held);
+    }
     let nowhere = folder.path().join("missing/document.json");
     let (code, error) = run(held, &["--verification", nowhere.to_str().unwrap()]);
     assert!(code == 125 && error.contains("could not be written"), "{code} {error}");

@@ -16,7 +16,7 @@ const OTHERS: u32 = 0o077;
 /// The name of this program's folder within the user's data folder.
 const NAME: &str = "qwed-mcp";
 
-/// The data folder is unknown, because no home folder is known.
+/// The error if the data folder is unknown, because no home folder is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder for data; set HOME, or set QWED_MCP_DATA_DIR to a folder")]
 pub struct NoDataFolder;

@@ -39,7 +39,7 @@ pub struct Folder(OwnedFd);
 pub struct Stat {
     pub kind: Kind,
     /// Whether the owner of the entry may read, write and enter it.
-    pub is_owners: bool,
+    pub owner_has_all_rights: bool,
     /// Whether the file has more than one hard link.
     has_more_links: bool,
     pub bytes: u64,
@@ -62,8 +62,8 @@ pub enum Kind {
 struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 
 impl Stat {
-    /// Returns whether the entry is a regular file with a single hard link. A file with several links may also be in
-    /// another, private folder.
+    /// Returns whether the entry is a regular file with a single hard link. A file with several hard links may also
+    /// have a name in another folder, which may be private.
     pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
@@ -85,7 +85,7 @@ impl From<FileStat> for Stat {
         );
         Self {
             kind,
-            is_owners: Mode::from_bits_truncate(stat.st_mode).contains(Mode::S_IRWXU),
+            owner_has_all_rights: Mode::from_bits_truncate(stat.st_mode).contains(Mode::S_IRWXU),
             has_more_links: stat.st_nlink != 1,
             bytes: u64::try_from(stat.st_size).unwrap_or_default(),
             disk_bytes: u64::try_from(stat.st_blocks).unwrap_or_default() * BLOCK_BYTES,
@@ -229,7 +229,7 @@ impl Folder {
     }
 
     /// Gives the owner of an entry all rights to it, because scripts may have removed some rights.
-    pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
+    pub fn grant_owner_all_rights(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
 
@@ -332,7 +332,7 @@ impl Folder {
     pub fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
         match self.folder(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.make_owners(name)?;
+                self.grant_owner_all_rights(name)?;
                 self.folder(name)
             }
             opened => opened,
@@ -369,8 +369,8 @@ impl Folder {
                 folder.empty(&mut |below, stat| {
                     // Moving a folder changes its `..` entry, which requires the right to write to the folder. Ignore
                     // an error here, because the move then fails too.
-                    if !stat.is_owners {
-                        let _ = folder.make_owners(below);
+                    if !stat.owner_has_all_rights {
+                        let _ = folder.grant_owner_all_rights(below);
                     }
                     let name = Uuid::new_v4().simple().to_string();
                     folder.rename(below, self, OsStr::new(&name))?;
@@ -418,9 +418,9 @@ impl Folder {
     /// longer exists.
     fn folder_to_empty(&self, name: &OsStr) -> io::Result<Option<Self>> {
         // Change the mode only if necessary, because the change costs as much disk access as the removal of a name.
-        if !self.stat(name).is_ok_and(|stat| stat.is_owners) {
+        if !self.stat(name).is_ok_and(|stat| stat.owner_has_all_rights) {
             // Ignore an error here, because opening the folder then fails too.
-            let _ = self.make_owners(name);
+            let _ = self.grant_owner_all_rights(name);
         }
         match self.folder(name) {
             Ok(folder) => Ok(Some(folder)),

@@ -1,7 +1,7 @@
 //! Reads and writes files and folders that other users or processes may own or change.
 //!
-//! This crate knows nothing about scripts, clients or policies. It reports the state of files, and leaves decisions
-//! to its callers.
+//! This crate does not depend on scripts, clients or policies. It reports the state of files, and leaves decisions to
+//! its callers.
 //!
 //! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 

@@ -15,7 +15,7 @@ use rustix::net::{
 
 /// The number under which the bootstrap in Python expects the side channel. It is above all descriptors that the
 /// launcher has open, and below the limit for the script's descriptors (`RLIMIT_NOFILE`).
-pub(crate) const PICTURES_FD: RawFd = 20;
+pub(crate) const SIDE_CHANNEL_FD: RawFd = 20;
 
 /// The content of each message: one byte, with or without a descriptor.
 const BYTE: [u8; 1] = [b'+'];
@@ -57,11 +57,11 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     Ok(descriptor)
 }
 
-/// Duplicates the descriptor as [`PICTURES_FD`], without close-on-exec, for the program that this process becomes or
+/// Duplicates the descriptor as [`SIDE_CHANNEL_FD`], without close-on-exec, for the program that this process becomes or
 /// starts.
 pub(super) fn hand_down(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
-    let numbered = fcntl_dupfd_cloexec(descriptor, PICTURES_FD)?;
-    if numbered.as_raw_fd() != PICTURES_FD {
+    let numbered = fcntl_dupfd_cloexec(descriptor, SIDE_CHANNEL_FD)?;
+    if numbered.as_raw_fd() != SIDE_CHANNEL_FD {
         return Err(Errno::BUSY.into());
     }
     fcntl_setfd(&numbered, FdFlags::empty())?;

@@ -64,7 +64,7 @@ pub struct Reach {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub tier: Tier,
-    /// The Landlock ABI: all rights that this ABI knows are restricted. 0 means that Landlock is not used.
+    /// The Landlock ABI. Landlock restricts all rights that this ABI contains. 0 means that Landlock is not used.
     pub landlock_abi: u8,
     /// The path by which the interpreter is called.
     pub program: PathBuf,

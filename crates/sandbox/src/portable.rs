@@ -1,5 +1,5 @@
 //! Replaces the module `linux` on other systems. On macOS, the module `macos` contains the sandbox. On all further
-//! systems, the server knows no kernel sandbox. This module never confines anything.
+//! systems, the server supports no kernel sandbox. This module never confines anything.
 
 use std::convert::Infallible;
 use std::io;

@@ -2,9 +2,9 @@
 //! supervisor's standard input. This module only defines types, and performs no I/O.
 //!
 //! The server sends one [`Order`](crate::Order) and Python's input. The supervisor sends [`SETTLED`] as soon as the
-//! run's scheduler weight is set. When every process of the run is dead, the supervisor replies with one [`Report`]
-//! as a line of JSON. Then it removes the run's folder and exits. If the server dies, or shuts down its socket for
-//! writing (`shutdown(2)`), the supervisor kills the run.
+//! run's CPU weight is set. When every process of the run is dead, the supervisor replies with one [`Report`] as a line
+//! of JSON. Then it removes the run's folder and exits. If the server dies, or shuts down its socket for writing
+//! (`shutdown(2)`), the supervisor kills the run.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use super::LaunchError;
 /// The maximum length of a [`Report`], in bytes. A report may contain a path.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// The byte that the supervisor sends before the report, as soon as the run's scheduler weight (`nice(2)`) is low
-/// enough for the number of runs, or cannot be set. If the run ends earlier, the byte is not sent. JSON parsers skip it
-/// as white space.
+/// The byte that the supervisor sends before the report, as soon as the run's CPU weight (`nice(2)`) is low enough for
+/// the number of runs, or cannot be set. If the run ends earlier, the byte is not sent. JSON parsers skip the byte as
+/// white space.
 pub const SETTLED: u8 = b' ';
 
 /// The exit code of a supervisor that could not remove the run's folder completely.

@@ -63,7 +63,7 @@ impl Governed {
             }
         };
         match &self.policy {
-            Ok(check) => unless(check.lets_run(), "the policy refuses it, see above"),
+            Ok(check) => unless(check.would_reach_sandbox(), "the policy refuses it, see above"),
             Err(error) => unless(false, error),
         }
         let policy = self.policy.as_ref().ok().and_then(|check| check.policy.as_ref());

@@ -27,8 +27,8 @@ pub(super) struct Setup {
     /// A right that the server's database role should not have, or the reason why the database cannot be used. `None`
     /// if no shared database is configured.
     database: Option<Result<Option<Excess>, String>>,
-    /// Whether `QWED_MCP_AUTH_TOKEN` or `QWED_MCP_AUTH_TOKEN_FILE` is set without a policy. Nothing uses the token
-    /// then.
+    /// Whether `QWED_MCP_AUTH_TOKEN` or `QWED_MCP_AUTH_TOKEN_FILE` is set although no policy is configured. Without a
+    /// policy, the token has no effect.
     has_unused_token: bool,
     unknown: Vec<Unknown>,
 }

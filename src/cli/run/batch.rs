@@ -341,7 +341,7 @@ async fn pump(
     let gateway = match run_by.analysis {
         Analysis::Blocks => Gateway::blocking(settings),
         Analysis::Reports => {
-            let gateway = ReportingGateway::at_the_word_of_the_admin(settings);
+            let gateway = ReportingGateway::for_admin_batch(settings);
             Gateway::Reporting(Arc::new(gateway))
         }
     };

@@ -53,10 +53,11 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name "<verification>".
     # Tracebacks show the lines of the script, and no frame of this function.
     #
-    # Returns five functions. `code_of` compiles the script from its source, its plan of checks and the call of a test.
-    # `reached_end` reports that the script has run to its last statement, and sends the value of the call. `ended_by`
-    # reports the exception that ended the script. Without a call, both send the value of the variable `result`.
-    # `rehearse` is from check_counters(). `forked` contains the functions of fixed_seeds() for a fork, or is None.
+    # Returns four functions and the value `forked`. `code_of` compiles the script from its source, its plan of checks
+    # and the call of a test. `reached_end` reports that the script has run to its last statement, and sends the value
+    # of the call. `ended_by` reports the exception that ended the script. Without a call, `reached_end` and `ended_by`
+    # send the value of the variable `result`. `rehearse` is from check_counters(). `forked` contains the functions of
+    # fixed_seeds() for a fork, or is None.
     #
     # `compile` is the builtin function if it was used before, otherwise None. `pictures` is the descriptor for the
     # script's figures, or None. `seed` contains the bytes that seed random numbers in deterministic runs, or is None.
@@ -190,7 +191,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             value.filename = name
         traceback.print_exception(kind, value, trace)
         if value is final:
-            # Send the members after the traceback, because this takes some time.
+            # Send the members after the traceback, because finding the members takes some time.
             send_members(value)
         if kind is KeyboardInterrupt:
             # This exec() sets the interpreter's flag for an unhandled KeyboardInterrupt, so that the interpreter ends

@@ -27,7 +27,8 @@ def check_counters(channel):
         ("datetime", "time"), ("datetime", "timedelta"),
     }
     COLLECTIONS = {str, bytes, range, list, tuple, set, frozenset, dict}
-    # A defaultdict has stored the value of a missing key at the first use.
+    # A second use does not change a defaultdict either, because the first use has already stored the values of missing
+    # keys.
     MODULE_COLLECTIONS = {
         ("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "defaultdict"),
         ("collections", "deque"),
@@ -39,8 +40,9 @@ def check_counters(channel):
     # the operands, their values, and the PID. The function returns COUNT_MAX minus the number of failures.
     watched = []
     source = ""
-    # The counts of a script without counters, and the function that determines them. The function takes the exception
-    # that ended the script, or None. It is None for other scripts, and after the end.
+    # `counts` contains the counts of a script without counters. The function `infer` determines these counts from the
+    # exception that ended the script, or from None. The variable `infer` is None for a script with counters, and after
+    # the end of the script.
     counts, infer = [], None
     # The functions that remove the counters again.
     undo = []
@@ -112,8 +114,8 @@ def check_counters(channel):
                     fail_again(*reached, trace.tb_frame)
 
         def fail_again(check, first, last, frame):
-            # Runs a failed check again, with counters, to send the values that it compares. Only sends the values of
-            # its names if that could have effects, take long, or compare other values.
+            # Runs a failed check again, with counters, to send the values that the check compares. If a second run
+            # could have effects, take long or compare other values, sends only the values of the check's names.
             text = "\n" * (first - 1) + "".join(lines_of(script)[first - 1 : last])
             try:
                 code = counted(text, "%d t%d:b0" % (total, check), compile)
@@ -130,8 +132,9 @@ def check_counters(channel):
         return compile(script, "<string>", "exec", dont_inherit=True)
 
     def has_failed(error, trace):
-        # Returns whether an `assert` raised an exception because its condition is false. Its message can then raise
-        # another exception. Python loads the class AssertionError between the condition and the message.
+        # Returns whether `error` means that the condition of an `assert` is false. If the condition is false, Python
+        # loads the class AssertionError and then evaluates the message, which can raise another exception. So this
+        # function searches for the load of AssertionError before the instruction that raised `error`.
         if type(error) is AssertionError and trace.tb_next is None:
             return True
         import dis
@@ -192,7 +195,7 @@ def check_counters(channel):
         try:
             tree = compile(script, "<string>", "exec", ONLY_AST, dont_inherit=True)
         except (RecursionError, MemoryError):
-            # The script is too deep for a tree. Python may still be able to compile it.
+            # The script is nested too deeply for a tree. Python may still be able to compile the script.
             return uncounted()
         own_number = os.getpid()
         # The counters and other functions that the edited tree calls, by their names.
@@ -361,8 +364,8 @@ def check_counters(channel):
             added[PREFIX + "s%d" % check] = count_status(held.__next__, failed.__next__)
 
         def forget(next, values, empty):
-            # Returns a function that counts a check that held, and drops the stored values. A stored object would not
-            # be finalized.
+            # Returns a function that counts a check that held, and drops the stored values, because Python does not
+            # finalize an object while it is stored.
             def held():
                 values[:] = empty
                 return next()
@@ -381,7 +384,8 @@ def check_counters(channel):
         return code
 
     def rehearse(compile):
-        # Counts a check in advance. This copies the memory pages that counting touches before a caller waits.
+        # Counts two sample checks in a forked child before a caller waits. So the memory pages that counting touches
+        # are already copied when the script starts.
         exec(counted("assert len('a') == 1, 'no'\nassert len('a') == 1", "2 t1:b1 t0:b0", compile), {})
         forget_counters()
 
@@ -464,7 +468,7 @@ def check_counters(channel):
             part[0] = part[0][node.col_offset :]
             return b"".join(part).decode()
 
-        # If a value was not stored, its entry is the list itself.
+        # If a value was not stored, its entry in the list `kept` is the list itself.
         values = [(text_of(operand), value) for operand, value in zip(operands, kept or ()) if value is not kept]
         own, shared = frame.f_locals, frame.f_globals
         for name in names_read(test):

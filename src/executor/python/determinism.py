@@ -82,8 +82,8 @@ def fixed_seeds(seed):
         set_numpy_state(module, bits(32 * 624).to_bytes(4 * 624, "little"))
 
     def seed_timeit(module):
-        # autorange() repeats a statement until 0.2 s have passed. The fixed clock only counts its readings, so that
-        # would never happen.
+        # The original autorange() repeats a statement until 0.2 s have passed. The fixed clock advances only when it is
+        # read, so this time would never pass.
         def autorange(self, callback=None):
             taken = self.timeit(1)
             if callback:

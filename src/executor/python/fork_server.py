@@ -46,8 +46,8 @@ def serve(stream):
         return open(os.open("self/" + name, os.O_RDONLY, dir_fd=confinement["proc"]))
 
     def threads():
-        # The folder has two links, and one for each thread (proc_task_getattr() of Linux). A text such as `status` has
-        # more characters for a longer PID. The memory would then differ between fork servers.
+        # The folder has two links, and one more for each thread (proc_task_getattr() of Linux). This function reads no
+        # text such as `status`, because a longer PID makes the text longer, so the memory of fork servers would differ.
         return os.stat("self/task", dir_fd=confinement["proc"]).st_nlink - 2
 
     # --- the children ---
@@ -81,7 +81,8 @@ def serve(stream):
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.dup2(control, CONTROL, inheritable=False)
-        # The received descriptors have higher numbers, because the fork server keeps the lowest descriptors open.
+        # These calls replace no received descriptor. The received descriptors have higher numbers, because the lowest
+        # descriptors of the fork server are always open.
         os.dup2(channel, CHANNEL, inheritable=False)
 
         for kind, most in limits.items():
@@ -102,7 +103,7 @@ def serve(stream):
             else:
                 system_call(LANDLOCK_ADD, ruleset, 1, beneath, 0)
         system_call(LANDLOCK_RESTRICT, ruleset, 0)
-        # This also closes the descriptors of the rules. Their number may exceed the script's limit of open files.
+        # This call also closes the descriptors of the rules, which may be more than the script's limit of open files.
         system_call(CLOSE_RANGE, CHANNEL + 1, ALL_BEHIND, 0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
         if is_fixed:
@@ -135,7 +136,7 @@ def serve(stream):
         return [it for it in found if not isinstance(it, random.SystemRandom) and it is not random._inst]
 
     def reseed():
-        # Each fork seeds the generator of `random` itself.
+        # Python itself seeds the generator of `random` at each fork. This function seeds all other generators.
         for generator in random_generators:
             generator.seed()
         if "numpy.random" in sys.modules:
@@ -223,7 +224,7 @@ def serve(stream):
             if value is not None:
                 code = 1
                 code = exit_code(value)
-                # The frames refer to objects of the script's functions.
+                # Clear the frames, because they refer to objects of the script's functions.
                 traceback.clear_frames(value.__traceback__)
             value = None
             shut_threads_down()
@@ -267,8 +268,9 @@ def serve(stream):
 
     # --- the main loop of this process ---
 
-    # Continue in a child, because a new PID namespace applies only to the next child. The namespace belongs to the
-    # same user namespace, so this process can create a PID namespace for each child of its own, and return.
+    # Continue in a child, because a new PID namespace contains only the children of the process that created it. This
+    # PID namespace belongs to the user namespace of the fork server. So processes in it may create further PID
+    # namespaces, and may return from them (setns(2)).
     first = os.fork()
     if first:
         os._exit(os.WEXITSTATUS(os.waitpid(first, 0)[1]))
@@ -297,8 +299,8 @@ def serve(stream):
     # Open the paths of the rules after the modules were loaded. Modules may be hostile, and an open folder gives
     # access to its parents.
     landlock_rules = list(open_rules())
-    # Keep references to the functions that the bootstrap and the end of a script use, because the script may
-    # replace them. The first use of compile() creates the classes of all nodes.
+    # Keep references to the functions that the bootstrap and the end of a script use, because the script may replace
+    # them. Also call compile() once, because its first use creates the classes of all nodes.
     import atexit, linecache, threading, traceback
 
     shut_threads_down, run_exit_functions = threading._shutdown, atexit._run_exitfuncs
@@ -325,7 +327,8 @@ def serve(stream):
     with read_own("maps") as maps:
         settle_heap(libc, maps)
     if not is_fixed:
-        # Deterministic runs must begin with the same memory. These figures depend on other processes.
+        # Skip this step if runs are deterministic. Such runs must begin with the same memory, but the figures in
+        # `smaps` depend on other processes.
         with read_own("smaps") as areas:
             release_files(libc, areas)
     gc.freeze()

@@ -44,9 +44,10 @@ def settle_heap(libc, maps):
 
 
 def release_files(libc, areas):
-    # Removes unchanged pages of files, mostly libraries, from the page table of this process. They stay in the kernel's
-    # page cache, and a first use maps them again. Children map the pages that they use themselves in any case, because
-    # a fork does not copy these entries. `areas` has the lines of proc_pid_smaps(5).
+    # Removes unchanged pages of files, mostly libraries, from the page table of this process. The pages remain in the
+    # kernel's page cache, and the next use of a page maps it again. Children lose nothing, because a fork does not copy
+    # the page table entries of such pages: each child maps the pages that it uses. `areas` has the lines of
+    # proc_pid_smaps(5).
     import ctypes
 
     MADV_DONTNEED = 4

@@ -25,7 +25,8 @@ def picture_seeds(channel):
     count = omitted = 0
     # The total size of the pictures that were sent, in bytes.
     sent = 0
-    # For each file name, a figure, its content, and its picture. If the picture is too large, its size instead.
+    # Maps each file name to the saved figure, the figure's content, and the picture. The size of the picture replaces a
+    # picture that is too large.
     saved = {}
     # The original Figure.savefig of matplotlib.
     save = None

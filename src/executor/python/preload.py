@@ -1,6 +1,6 @@
 def load(modules, threads):
-    # Imports the modules and uses each module once, because a first use creates objects lazily. Returns objects that
-    # must stay alive. `threads` returns the number of threads of this process, which must remain 1.
+    # Imports the modules, and uses some of them once, because many objects are created only at the first use. Returns
+    # objects that must stay alive. `threads` returns the number of threads of this process, which must remain 1.
     import os, sys
 
     uses = {

@@ -19,8 +19,8 @@ WITH_LIBRARIES = (
 
 def package_folders():
     # Returns the folders of installed packages, in the order of site.main(). The functions of `site` find the folders,
-    # also in a virtual environment. This function replaces addsitedir(), which they call for each folder, because it
-    # would run .pth files.
+    # also in a virtual environment, and call site.addsitedir() for each folder. This function replaces
+    # site.addsitedir(), because the original would run .pth files.
     found = []
 
     def addsitedir(folder, known_paths=None):
@@ -101,7 +101,8 @@ def loaded_images():
 
 
 def running_file():
-    # Returns the file of this process. A framework's Python executes another program (libproc.h:
+    # Returns the path of the program that this process runs on macOS, and None on other systems. The path differs from
+    # sys.executable if Python comes from a framework, because such a Python executes another program (libproc.h:
     # proc_pidpath).
     if sys.platform != "darwin":
         return None

@@ -68,7 +68,7 @@ def enter(main):
     hold()
     os.write(0, b"entered\n")
 
-    # The rest of the normal start of an interpreter.
+    # Do the rest of the normal start of an interpreter.
     if not order["is_isolated"]:
         if order["python_path"]:
             os.environ["PYTHONPATH"] = order["python_path"]

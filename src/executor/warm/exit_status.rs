@@ -18,7 +18,7 @@ const STAT_BYTES_MAX: usize = 2048;
 const EXITING: u64 = 4;
 
 /// The number of attempts to read the exit code without a pause. A process begins to exit a few microseconds after it
-/// has announced its exit code.
+/// has announced its exit code to the server.
 const ATTEMPTS: usize = 20;
 /// The number of further attempts, each after a pause. If the last attempt fails, the server waits for the exit code
 /// from the fork server.

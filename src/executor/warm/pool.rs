@@ -85,7 +85,7 @@ impl Demand {
 
     /// Waits until the maker with this index is needed. The maker is needed while more than `index` scripts wait.
     /// Makers with an index below [`MAKERS_AT_REST`] are always needed.
-    async fn wait_for_turn(&self, index: usize) {
+    async fn wait_until_needed(&self, index: usize) {
         loop {
             let changed = self.has_changed.notified();
             if index < MAKERS_AT_REST || self.waiting.load(Ordering::Relaxed) > index {
@@ -263,7 +263,7 @@ async fn make_spares(
     let mut failures_left = FAILURES_MAX;
     while failures_left > 0 {
         tokio::select! {
-            () = demand.wait_for_turn(index) => {}
+            () = demand.wait_until_needed(index) => {}
             () = spares.closed() => return,
         }
         demand.wait().await;
@@ -301,14 +301,14 @@ mod tests {
     async fn more_makers_are_at_work_only_while_scripts_wait() {
         let demand = Arc::<Demand>::default();
         let has_turn = async |index| {
-            let turn = demand.wait_for_turn(index);
+            let turn = demand.wait_until_needed(index);
             timeout(Duration::from_millis(1), turn).await.is_ok()
         };
         assert!(has_turn(0).await && has_turn(1).await && !has_turn(2).await);
         let waiting: Vec<_> = (0..3).map(|_| demand.wait_for_spare()).collect();
         assert!(has_turn(2).await && !has_turn(3).await);
         let (later, woken) = (Arc::clone(&demand), Arc::clone(&demand));
-        let maker = tokio::spawn(async move { woken.wait_for_turn(3).await });
+        let maker = tokio::spawn(async move { woken.wait_until_needed(3).await });
         let _fourth = tokio::spawn(async move { later.wait_for_spare() }).await.unwrap();
         maker.await.unwrap();
         drop(waiting);

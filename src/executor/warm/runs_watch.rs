@@ -38,7 +38,8 @@ struct WatchedRun {
 struct Known {
     /// The CPU time of the run, and the time for which other processes kept the run from the processors.
     time: ProcessorTime,
-    /// The permit that the run holds until it has its CPU weight or is over.
+    /// A semaphore permit, which limits the number of runs without their CPU weight (`nice(2)`). It is dropped when the
+    /// run has its weight, or is over.
     unsettled: Option<OwnedSemaphorePermit>,
 }
 

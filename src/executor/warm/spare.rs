@@ -1,5 +1,5 @@
-//! The server's side of one child of a fork server. At first the child is a spare. When it receives a script, it
-//! becomes a run.
+//! Implements the server's side of one child of a fork server. At first the child is a spare. When the child receives a
+//! script, it becomes a run.
 
 use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -35,7 +35,8 @@ use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
 use crate::sandbox::{
-    MemoryWatch, Neighbours, OnlyProcessor, WATCH_INTERVAL, keep_on_one, lower_beside,
+    MemoryWatch, Neighbours, OnlyProcessor, WATCH_INTERVAL, lower_cpu_weight,
+    pin_to_least_used_processor,
 };
 
 /// The maximum length of a child's message about its end, in bytes. The message is `=`, an exit code and a line feed.
@@ -118,7 +119,8 @@ impl Spare {
     }
 
     /// Runs the script in `given` within `limits`, until the script ends. Then starts to kill all remaining processes
-    /// of the run. Returns as soon as the output is complete. Releases `unsettled` when the run has its CPU weight.
+    /// of the run. Returns as soon as the output is complete. Releases `unsettled` when the run has its CPU weight
+    /// (`nice(2)`).
     ///
     /// The exit code comes from the kernel, through the fork server or `/proc`. The child also announces its exit code
     /// on its control socket. A script can forge the announcement, so the announcement never makes the result better.
@@ -206,8 +208,8 @@ impl Spare {
 
     /// Gives the child its CPU weight. Keeps the child of a deterministic run on one processor.
     fn place(&self, neighbours: Neighbours) -> Option<OnlyProcessor> {
-        lower_beside(neighbours, self.python);
-        self.server.determinism.as_ref().and_then(|_| keep_on_one(self.python))
+        lower_cpu_weight(neighbours, self.python);
+        self.server.determinism.as_ref().and_then(|_| pin_to_least_used_processor(self.python))
     }
 
     /// Returns the memory limit of a run in bytes, and applies it to the run's control group.

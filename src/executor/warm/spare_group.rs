@@ -1,4 +1,5 @@
-//! The control group of one child of a fork server.
+//! Provides the control group of one child of a fork server: creates the group, lowers its memory limit, and removes
+//! the group.
 
 use std::io;
 use std::sync::Arc;

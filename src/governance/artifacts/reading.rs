@@ -13,7 +13,7 @@ use crate::folder::Folder;
 
 /// The default length of a chunk, in bytes.
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
-/// The maximum length of a chunk, in bytes. It is limited because each reply contains a whole chunk.
+/// The maximum length of a chunk, in bytes. The length is limited because each reply contains a whole chunk.
 pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 const PATH_BYTES_MAX: usize = 1024;

@@ -31,7 +31,8 @@ const RUNS_MAX: usize = 100_000;
 /// The number of runs that are removed in one batch. All removals of a batch are recorded together. The number is
 /// limited because the lock of each run is an open file.
 const RUNS_AT_ONCE: usize = 64;
-/// The number of runs in one query of the audit log. It is limited because other readers of the log wait for the query.
+/// The number of runs in one query of the audit log. The number is limited because other readers of the log wait for
+/// the query.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
 /// The number of threads that remove runs. If other processes write to the same file system, each step of a removal
 /// waits for the journal of the file system. One thread then removes 60 runs a second. Four threads remove a thousand,
@@ -147,8 +148,8 @@ impl Artifacts {
         let Ok(root) = Folder::open(&self.root) else { return Ok(retained) };
         let _turn = turn(&root)?;
         let mut names = root.names(RUNS_MAX).unwrap_or_default();
-        names.extend(take_up(&root, &names, log, &mut retained)?);
-        if retention.is_everything() {
+        names.extend(finish_interrupted(&root, &names, log, &mut retained)?);
+        if retention.has_no_limit() {
             retained.kept = names.iter().filter(|name| run_id_of(name).is_some()).count();
             return Ok(retained);
         }
@@ -202,7 +203,7 @@ fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
 
 /// Finishes interrupted removals. Removes a renamed run if the log has a row about its removal. Otherwise restores the
 /// name of the run. Returns the restored names.
-fn take_up(
+fn finish_interrupted(
     root: &Folder,
     names: &[OsString],
     log: &dyn RemovalLog,
@@ -234,8 +235,8 @@ fn take_up(
     Ok(put_back)
 }
 
-/// Examines the runs with these names. Returns them in the order of the log, oldest first. Runs without a row in the
-/// log come before all others, sorted by time.
+/// Examines the runs with these names. Returns the runs in the order of the log, oldest first. Runs without a row in
+/// the log come before all other runs, sorted by time.
 fn inspect_all(
     root: &Folder,
     names: Vec<OsString>,

@@ -1259,7 +1259,7 @@ mod large {
             ("stdout.txt", 3, Some(abc)),
         ];
         assert_eq!(found, expected);
-        // Three files are omitted: `large` has a second hard link, `link` is a symlink, and the third name is not UTF-8.
+        // Three files are omitted: `large` has a second hard link, `link` is a symlink, and one name is not UTF-8.
         assert_eq!((recorded.omitted, recorded.truncated), (3, false));
 
         nest(&files, 50);

@@ -13,7 +13,7 @@ use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState}
 use crate::ledger::Store;
 
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// Runs that are in the log but have no folder are checked in batches. This is the maximum size of a batch.
+/// The maximum number of runs in a batch. Runs that are in the log but have no folder are checked in batches.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]

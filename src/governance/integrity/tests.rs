@@ -398,7 +398,7 @@ fn runs_of_which_something_is_different_are_not_intact() {
 #[test]
 fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let fixture = Fixture::new();
-    // The log has a row about the removal of this run, but the run still exists. Such a run is compared like any other
+    // The log has a row about the removal of this run, but the run still exists. So the run is compared like any other
     // run.
     let there = fixture.attested();
     fixture.append(there, AuditEvent::ArtifactsRemoved, json!({}));

@@ -11,8 +11,8 @@ use thiserror::Error;
 
 /// The maximum number of files in a folder of tests.
 const FILES_MAX: usize = 20_000;
-/// The maximum total size of the files in a folder of tests, in bytes. It is limited because a run starts only after
-/// the hashing.
+/// The maximum total size of the files in a folder of tests, in bytes. The size is limited because a run starts only
+/// after the hashing.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The maximum nesting of folders.
 const DEPTH_MAX: usize = 64;

@@ -60,7 +60,7 @@ impl PolicyCheck {
     }
 
     /// Returns whether a call of `run_pytest` under this policy would reach the sandbox.
-    pub(crate) fn lets_run(&self) -> bool {
+    pub(crate) fn would_reach_sandbox(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| {
             policy.allowlist.contains(&GovernedTool::RunPytest)
                 && policy.sandbox.enabled

@@ -80,8 +80,8 @@ impl PolicyFile {
     }
 }
 
-/// Fails if the policy at `path` is in the workspace, or if a symlink in `path` leads through the workspace. Code in
-/// the workspace could then replace the policy.
+/// Fails if the policy at `path` is in the workspace, or if a symlink in `path` leads through the workspace. In both
+/// cases, code in the workspace could replace the policy.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
     // `UntrustedFolder::new` returns `None` for a folder that does not exist.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);

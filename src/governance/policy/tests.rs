@@ -427,7 +427,7 @@ fn a_check_tells_what_a_call_would_meet() {
     let without = |line: &str| good.replace(line, "");
     let with = |more: &str| format!("{good}{more}");
     let allowed = |path: &str| with(&format!("[sandbox]\nallowed_paths = [\"{path}\"]\n"));
-    for (text, lets_run, expected) in [
+    for (text, would_reach_sandbox, expected) in [
         (good.clone(), true, None),
         (allowed("/usr"), true, None),
         (without("\"run_pytest\""), false, Some("tools.allowlist is empty")),
@@ -447,14 +447,14 @@ fn a_check_tells_what_a_call_would_meet() {
         fs::write(&path, &text).unwrap();
         let check = PolicyCheck::of(&path).unwrap();
         assert!(check.policy.is_some() && check.mistakes.is_empty(), "{text}");
-        assert_eq!(check.lets_run(), lets_run, "{text}");
+        assert_eq!(check.would_reach_sandbox(), would_reach_sandbox, "{text}");
         assert_eq!(check.warnings.len(), usize::from(expected.is_some()), "{:?}", check.warnings);
         assert!(expected.is_none_or(|expected| check.warnings[0].contains(expected)), "{text}");
     }
     let mistakes = |text: &str| {
         fs::write(&path, text).unwrap();
         let check = PolicyCheck::of(&path).unwrap();
-        assert!(check.policy.is_none() && !check.lets_run(), "{text}");
+        assert!(check.policy.is_none() && !check.would_reach_sandbox(), "{text}");
         check.mistakes
     };
     assert_eq!(mistakes("x = 1\ny = 2\n").len(), 2);

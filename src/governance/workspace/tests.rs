@@ -196,7 +196,7 @@ fn a_file_that_is_left_out_counts_as_it_is() {
     fs::remove_file(repository.path("a.py")).unwrap();
     fs::remove_dir_all(repository.path("tests")).unwrap();
     repository.check(false);
-    // In these cases Git would report no change, because of the flag.
+    // Git would not report these changes, because of the flag `skip-worktree`. `WorkspaceState::of` must find them.
     let other = repository.path("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("a.py"), "2\n").unwrap();

@@ -47,7 +47,7 @@ use worker::Worker;
 const PLACE_PATIENCE: Duration = Duration::from_secs(6);
 /// The pause between two attempts to place a job.
 const PLACE_PAUSE: Duration = Duration::from_millis(100);
-/// The timeout of the query for metrics. It is short, because a scrape has ten seconds for all metrics.
+/// The timeout of the query for metrics. The timeout is short, because a scrape has ten seconds for all metrics.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum number of placed jobs that the server remembers together with their requests. Cancelling an older
 /// request does not cancel its job.
@@ -166,7 +166,7 @@ impl SharedJobs {
             };
             may_be_there |= error.is_ambiguous();
             if !error.is_passing() || Instant::now() > deadline {
-                complain("a job could not be placed", &error);
+                log_failure("a job could not be placed", &error);
                 let unknown = PlaceError::Unknown(id);
                 return Err(if may_be_there { unknown } else { PlaceError::Away });
             }
@@ -331,7 +331,7 @@ impl Jobs for SharedJobs {
     ) -> BoxFuture<'a, Result<Found, JobsAway>> {
         Box::pin(async move {
             self.find(id, user, bytes_max).await.map_err(|error| {
-                complain("a job could not be looked up", &error);
+                log_failure("a job could not be looked up", &error);
                 JobsAway
             })
         })
@@ -374,7 +374,7 @@ impl Jobs for SharedJobs {
             }
             let rehearsed = session.batch(statements::REHEARSE).await;
             self.can_place.store(rehearsed.is_ok(), Ordering::Relaxed);
-            rehearsed.map_err(|error| complain("no job could be placed", &error)).is_ok()
+            rehearsed.map_err(|error| log_failure("no job could be placed", &error)).is_ok()
         })
     }
 
@@ -400,8 +400,8 @@ impl Jobs for SharedJobs {
 
 /// Counts the jobs in each state. `None` if the database cannot be reached.
 ///
-/// The count takes longer the more jobs are kept. On the shared connection, the renewals of leases would wait for it.
-/// So it uses the connection for transactions, which this module needs for nothing else.
+/// The count takes longer if the table has more jobs. On the shared connection, the renewals of leases would wait for
+/// the count. So the count uses the connection for transactions, which this module uses for no other purpose.
 async fn count_states(database: Database) -> Option<Row> {
     let mut exclusive = database.exclusive().await.ok()?;
     let rows = exclusive.session()?.query(statements::COUNT, &[]).await.ok()?;
@@ -429,7 +429,7 @@ async fn cancel(
             Ok(is_there == Some(true))
         }
         Err(error) => {
-            complain("a job could not be cancelled", &error);
+            log_failure("a job could not be cancelled", &error);
             Err(JobsAway)
         }
     }
@@ -441,7 +441,7 @@ fn user_name(user: Option<&UserName>) -> &str {
     user.map(UserName::as_str).unwrap_or_default()
 }
 
-fn complain(what: &'static str, error: &DatabaseError) {
+fn log_failure(what: &'static str, error: &DatabaseError) {
     let source = std::error::Error::source(error).map(ToString::to_string);
     tracing::error!(%error, source, "{what}");
 }

@@ -46,7 +46,7 @@ EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
 END $$";
 
 /// Returns a job that has not expired, and the size of its output. Does not read output that is larger than the limit.
-/// The size of stdout and stderr is exact. The size of plots is their size on disk. PostgreSQL knows both sizes
+/// The size of stdout and stderr is exact. The size of plots is their size on disk. PostgreSQL determines both sizes
 /// without reading the values.
 ///
 /// Parameters: id, user, lifetime of a job in seconds, maximum size of the output in bytes.

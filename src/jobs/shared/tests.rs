@@ -264,7 +264,8 @@ async fn a_job_whose_token_is_gone_is_not_run() {
     replica.until(id, "ann", "success").await;
 }
 
-/// A server sets its store of tokens before it starts the worker. Before that, it could check no user's token.
+/// A server sets its store of tokens before it starts the worker. Without this store, the worker could not check the
+/// token of a job.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_worker_claims_no_job_before_it_is_started() {
@@ -602,7 +603,8 @@ async fn renewals_do_not_wait_for_the_count_of_jobs() {
     while replica.jobs.by_state().await != Some([("queued", 0), ("running", 0), ("ended", 1)]) {
         assert!(begun.elapsed() < PATIENCE);
     }
-    // In this time, the shared connection executes renewals. So the count is the last statement of another connection.
+    // During this pause, the shared connection executes renewals. If the count had also used the shared connection, no
+    // connection would have the count as its last statement.
     sleep(Duration::from_secs(1)).await;
     let count = statements::COUNT.trim();
     let last = format!(

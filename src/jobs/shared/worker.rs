@@ -1,8 +1,8 @@
 //! The job worker: claims jobs, renews the leases of the claimed jobs, runs the jobs and stores their results. It never
 //! starts a script before it has received the reply to its claim.
 //!
-//! Claims and renewals never overlap, because one task (`work`) does both. So if the table assigns a job to this worker
-//! that the worker does not know, the reply to the claim was lost, and the job never started.
+//! Claims and renewals never overlap, because one task (`work`) does both. If the table assigns a job to this worker,
+//! but the worker has not recorded the job in `held`, then the reply to the claim was lost, and the job never started.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -27,7 +27,7 @@ use crate::scripts::{PlacedScript, RunRequest, ScriptError, Scripts};
 use super::super::job::JobEnd;
 use super::kept::{Kept, script_of};
 use super::statements;
-use super::{CHANNEL, SharedLimits, WorkerId, complain};
+use super::{CHANNEL, SharedLimits, WorkerId, log_failure};
 
 /// The pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -257,14 +257,14 @@ impl Worker {
         self.jobs.spawn(async move {
             let id = job.id;
             let end = worker.run(job, cancel).await;
-            let is_told = if worker.stop.is_cancelled() {
+            let is_stored = if worker.stop.is_cancelled() {
                 timeout(LAST_WORD_PATIENCE, worker.finish(id, &end)).await.is_ok()
             } else {
                 worker.stop.run_until_cancelled(worker.finish(id, &end)).await.is_some()
             };
             // If the end of the job is not stored, keep the job in `held`. A renewal without its id would return the
             // job to the queue, and the job would run twice.
-            if is_told {
+            if is_stored {
                 worker.held().remove(&id);
             } else {
                 tracing::warn!(job = %id, "the result of a job could not be stored in time");
@@ -319,10 +319,11 @@ impl Worker {
         JobEnd::Cancelled
     }
 
-    /// Stores the end of a job. Retries until the database answers. If another replica has already declared the job
-    /// lost, or the job has expired, `end` is discarded.
+    /// Stores the end of a job. Retries until the database replies. If the database refuses `end`, stores a failure
+    /// instead. If another replica has already declared the job lost, or the job has expired, discards `end`.
     ///
-    /// The number of ends in memory is bounded, because the worker claims no other job in the place of a job in `held`.
+    /// The number of ends in memory is limited, because a job remains in `held` until its end is stored, and `held`
+    /// never contains more than `running_max` jobs.
     async fn finish(&self, id: Uuid, end: &JobEnd) {
         let mut kept = Kept::of_end(end);
         let (mut may_be_written, mut is_refused) = (false, false);
@@ -339,7 +340,7 @@ impl Worker {
                 Err(error) => {
                     may_be_written |= error.is_ambiguous();
                     if !error.is_passing() && !is_refused {
-                        complain("the result of a job could not be stored", &error);
+                        log_failure("the result of a job could not be stored", &error);
                         is_refused = true;
                         let reason = "the script was run, but its result could not be stored";
                         kept = Kept::of_end(&JobEnd::NotRun(reason.into()));
@@ -375,7 +376,7 @@ impl Worker {
             Err(error) if error.is_passing() => {
                 tracing::warn!(worker = self.name, %error, "{what}");
             }
-            Err(error) => complain(what, &error),
+            Err(error) => log_failure(what, &error),
         }
     }
 

@@ -172,7 +172,7 @@ impl Leader {
     }
 
     /// Ends the wait of the other calls, and gives them no result. Each of these calls must then run the script itself.
-    pub(super) fn keep_apart(&self) {
+    pub(super) fn end_without_sharing(&self) {
         self.running.result.get_or_init(|| None);
         self.give_up();
     }
@@ -271,7 +271,7 @@ mod tests {
         assert!(matches!(running.ended().now_or_never(), Some(Ended::GivenUp)));
         let second = answers.claim(key(1)).unwrap();
         let Found::Running(running) = answers.find(&key(1)) else { panic!("it is not running") };
-        second.keep_apart();
+        second.end_without_sharing();
         assert!(matches!(running.ended().now_or_never(), Some(Ended::NotShared)));
         assert!(matches!(answers.find(&key(1)), Found::Nothing));
         let third = answers.claim(key(1)).unwrap();

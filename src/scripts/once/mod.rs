@@ -115,9 +115,9 @@ pub(super) enum Before {
 }
 
 impl Once {
-    /// Returns `None` if the admin does not want to reuse results, or if runs are not deterministic. Also returns
-    /// `None` if the admin allows scripts to read further paths, because files at these paths may change between two
-    /// runs.
+    /// Creates a value without results. Returns `None` if the admin does not want to reuse results, or if runs are not
+    /// deterministic. Also returns `None` if the admin allows scripts to read further paths, because files at these
+    /// paths may change between two runs.
     pub(super) fn new(settings: &Settings, environment: &Arc<EnvironmentCache>) -> Option<Self> {
         if !settings.answer_once {
             return None;
@@ -238,7 +238,7 @@ impl Once {
         let environment = lookup.environment;
         if !is_used_again || self.keys.environment(&lookup.surroundings).await != Some(environment)
         {
-            return leader.keep_apart();
+            return leader.end_without_sharing();
         }
         let receipt = outcome.receipt.as_ref().and_then(|receipt| receipt.get("sha256"));
         let cached = Cached { receipt: receipt.and_then(|it| it.as_str()).map(str::to_owned) };

@@ -13,7 +13,7 @@ const MODULES_VARIABLE: &str = "PYTHONPATH";
 const OUT_OF_MEMORY: &[u8] = b"MemoryError";
 
 /// Returns `true` if clocks and memory addresses are the same in each run, and the files that scripts can read change
-/// only if packages are installed. The analysis of a script alone does not suffice, because it cannot know every
+/// only if packages are installed. The analysis of a script alone does not suffice, because it does not recognise every
 /// function that reads a clock or an address.
 pub(super) fn is_fixed(surroundings: &Surroundings) -> bool {
     let Surroundings { tier, variables, determinism, .. } = surroundings;

@@ -96,6 +96,11 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","method":"notifications/x","params":{},"params":{}}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/x","method":"notifications/x"}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","method":7}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/\ud800"}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","id":1,"id":1,"error":{},"error":{}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"params":{}}"#, "-32600 id null"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
@@ -225,6 +230,17 @@ fn each_refusal_says_what_is_wrong() {
         (request("tools/call", "[]"), "'params' must be an object"),
         (request("tools/call", r#"{"name":"x","arguments":[]}"#), "'arguments' must be an object"),
         (request("tools/call", r#"{"name":"x","_meta":7}"#), "'_meta' must be an object"),
+        (
+            request(
+                "tools/call",
+                &format!(r#"{{"name":"x","_meta":{{"a":[{}7]}}}}"#, "7,".repeat(1_000)),
+            ),
+            "'_meta' has more than 1000 values",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","id":1}"#.to_owned(),
+            "Invalid Request: 'id' occurs twice",
+        ),
         (request("nope", "{}"), "Method not found: nope"),
     ] {
         assert_eq!(refusal(&line), expected, "{line}");

@@ -93,6 +93,9 @@ fn errors_have_the_status_of_their_era() {
     assert_eq!((response.status, code(&response)), (200, Some(-32601)));
     let response = server.stateless("nothing/here", json!({}));
     assert_eq!((response.status, code(&response)), (404, Some(-32601)));
+    // A malformed `initialize` needs no session.
+    let response = server.post("", &request(1, "initialize", &json!({ "protocolVersion": 7 })));
+    assert_eq!((response.status, code(&response)), (200, Some(-32602)));
     for (body, expected) in
         [("{", -32700), ("[]", -32600), ("{\"jsonrpc\":\"2.0\",\"id\":1}", -32600)]
     {

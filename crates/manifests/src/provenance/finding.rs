@@ -8,7 +8,7 @@ use crate::hidden::is_hidden;
 
 /// The maximum number of characters from a manifest that an excerpt contains.
 const EXCERPT_CHARS_MAX: usize = 200;
-/// Excerpts cut every text with more bytes than this, because a character has at most four bytes.
+/// The number of bytes above which an excerpt always cuts a text, because a character has at most four bytes.
 pub(super) const EXCERPT_BYTES_MAX: usize = 4 * EXCERPT_CHARS_MAX;
 
 /// One reason not to load a skill.

@@ -444,12 +444,12 @@ fn a_source_url_in_disguise_is_never_trusted() {
         ("https://github.com:8443/x", "Source URL names a port: 8443".to_owned()),
         ("https://github.com:443/x", "Source URL names a port: 443".to_owned()),
         ("https://github.com:/x", "Source URL names a port: ".to_owned()),
-        // The Python implementation also trusts these URLs. It removes all trailing dots and ignores case, even for the
+        // The Python implementation trusts these URLs. It removes all trailing dots and ignores case, even for the
         // Kelvin sign in the second URL.
         ("https://github.com./x", lookalike("github.com.", "github.com")),
         ("https://bitbuc\u{212a}et.org/x", lookalike("bitbuc\u{212a}et.org", "bitbucket.org")),
         ("https://GitHub.com/x", lookalike("GitHub.com", "github.com")),
-        // The Python implementation also trusts these URLs. Other parsers treat the backslash or the control character
+        // The Python implementation trusts these URLs. Other parsers treat the backslash or the control character
         // differently from Python.
         (
             r"https://evil.io\@github.com/x",

@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::super::linux::{DEVICES, SHARED_MEMORY};
 use super::super::{LaunchError, Plan, Tier};
 
-/// The Landlock ABIs that this module knows, newest first. A newer ABI is added only after a developer has checked
+/// The Landlock ABIs that this module supports, newest first. A newer ABI is added only after a developer has checked
 /// which programs its new restrictions would break.
 const ABIS: [(u8, ABI); 6] =
     [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
-/// Returns the newest known ABI that this kernel supports, or 0 if it supports none.
+/// Returns the newest ABI that both this module and this kernel support, or 0 if they share no ABI.
 pub fn supported_abi() -> u8 {
     let mut supported = ABIS.into_iter().filter(|(_, abi)| create(*abi).is_ok());
     supported.next().map_or(0, |(number, _)| number)
@@ -62,7 +62,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
     let scoped = if abi >= ABI::V6 { Scope::from_all(abi).bits() } else { 0 };
     let rules = allowed(&plan, scratch, abi)?;
     Ok(RawRuleset {
-        // The fields of `struct landlock_ruleset_attr`. A kernel with an older ABI knows only the first fields.
+        // The fields of `struct landlock_ruleset_attr`. A kernel with an older ABI accepts only the first fields.
         handled: [AccessFs::from_all(abi).bits(), network, scoped],
         handled_count: if abi >= ABI::V6 {
             3
@@ -80,7 +80,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
 pub(super) struct RawRuleset {
     /// The bit masks of the restrictions, in this order: rights to files, rights to the network, scopes.
     handled: [u64; 3],
-    /// The number of entries of `handled` that the kernel knows.
+    /// The number of entries of `handled` that the kernel accepts.
     handled_count: usize,
     /// Each path, and the rights to the path and to everything below the path.
     rules: Vec<(PathBuf, u64)>,
@@ -172,6 +172,6 @@ fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
         | AccessFs::MakeSym
         | AccessFs::Refer
         | AccessFs::Truncate;
-    // Remove the rights that the ABI does not know. Landlock does not restrict them, so they need no rule.
+    // Remove the rights that the ABI does not contain. Landlock does not restrict these rights, so they need no rule.
     rights & AccessFs::from_all(abi)
 }

@@ -73,7 +73,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
-    // Give the side channel its fixed number (`PICTURES_FD`). Keep this descriptor open until this process becomes
+    // Give the side channel its fixed number (`SIDE_CHANNEL_FD`). Keep this descriptor open until this process becomes
     // Python, which inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
@@ -85,7 +85,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
         }
         // Do not pin a fork server, because each of its children chooses a processor after the fork.
         if order.role == Role::Script {
-            processor::stay();
+            processor::pin_to_current_processor();
         }
     }
     match order.role {

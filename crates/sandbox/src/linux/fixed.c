@@ -298,7 +298,8 @@ static int end_poll(struct begun begun, const struct timespec *limit, int result
     return result;
 }
 
-// Declares `limit`, a pointer to the timeout, or NULL if `milliseconds` is negative.
+// Declares `limit`, a pointer to the timeout, or NULL if `milliseconds` is negative. Also declares `begun`, the start
+// of the wait.
 #define LIMIT(milliseconds)                                                                                            \
     struct timespec time = of_ns((uint64_t)(milliseconds < 0 ? 0 : milliseconds) * 1000000);                           \
     struct timespec *limit = milliseconds < 0 ? NULL : &time;                                                          \

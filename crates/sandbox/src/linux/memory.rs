@@ -42,8 +42,8 @@ const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 /// The maximum growth of a run's memory on one processor, in bytes per second. The next sample is taken before the run
-/// could use up its remaining memory at this rate. It is above the growth of socket buffers: up to 3 GiB per second,
-/// because filling them causes no page faults.
+/// could use up its remaining memory at this rate. Socket buffers grow fastest, by up to 3 GiB per second, because
+/// filling them causes no page faults. This rate is higher than 3 GiB per second.
 const GROWTH_RATE: u64 = 4 << 30;
 
 /// The maximum sum of the resident pages of all processes, as a multiple of the memory limit. The sum may exceed the
@@ -103,8 +103,8 @@ const BUSY_INTERVAL_MAX: Duration = Duration::from_millis(100);
 const GROWTH_SEEN: u64 = 32;
 
 /// The maximum number of consecutive incomplete samples. A sample is incomplete if a process ended during the sample or
-/// could not be read. Then other processes may be missing from it. After more incomplete samples, the result is
-/// [`Look::Exceeded`].
+/// could not be read. Other processes may be missing from an incomplete sample. After more incomplete samples, the
+/// result is [`Look::Exceeded`].
 const INCOMPLETE_MAX: u32 = 40;
 
 /// The minimum interval between two searches of the whole machine for processes of a run. A search is needed if threads
@@ -215,8 +215,8 @@ impl Sum {
 struct Counting {
     /// The processes that are not counted yet.
     left: Vec<Pid>,
-    /// All processes of the count, also the counted ones. The value is the process's resident memory at the last sample
-    /// that found the process, in bytes.
+    /// All processes of the count, including the processes that are already counted. The value is the process's
+    /// resident memory at the last sample that found the process, in bytes.
     known: HashMap<Pid, u64>,
     counted_bytes: u64,
     /// The value of [`MemoryWatch::allocated_bytes`] when the count first began. A restart does not change this value.
@@ -318,8 +318,8 @@ impl MemoryWatch {
         self.share.observe(&self.table, &processes, self.neighbours.now);
     }
 
-    /// Returns true if the scheduler weight of the run's session (`sched(7)`, autogroup) is low enough for the current
-    /// number of runs, or if the weight cannot be set.
+    /// Returns true if the CPU weight of the run's session (`sched(7)`, autogroup) is low enough for the current number
+    /// of runs, or if the weight cannot be set.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.share.is_settled(self.neighbours.now)
@@ -365,10 +365,10 @@ impl MemoryWatch {
     /// exact count also takes the time that the kernel needs to walk through the pages of one process.
     fn sample_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
-        // If `python` has ended, an incomplete sample does not matter: the run is over, but the caller has not noticed
-        // it yet.
-        let is_seen = sum.is_complete || has_ended(python);
-        self.incomplete = if is_seen { 0 } else { self.incomplete + 1 };
+        // If `python` has ended, do not count an incomplete sample: the run is over, but the caller has not noticed the
+        // end yet.
+        let is_acceptable = sum.is_complete || has_ended(python);
+        self.incomplete = if is_acceptable { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
             return Look::Exceeded;
         }
@@ -459,7 +459,7 @@ impl MemoryWatch {
                     faults.saturating_mul(self.page_bytes).max(grown)
                 }
                 None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
-                // The parent ended between two samples, and this process may hold its pages.
+                // The parent ended between two samples, so this process may have the parent's pages.
                 None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
@@ -611,8 +611,9 @@ impl MemoryWatch {
             }
             // Only a finished count may lower the number of mappings. A process with memory has at least one mapping,
             // so a count of 0 means that the list could not be read.
-            let is_told = is_over && count.count > 0;
-            seen.mappings = if is_told { count.count } else { seen.mappings.max(count.count) };
+            let is_reliable_count = is_over && count.count > 0;
+            seen.mappings =
+                if is_reliable_count { count.count } else { seen.mappings.max(count.count) };
             seen.mappings_counted = Some(Instant::now());
             if !is_over {
                 self.mappings = Some(count);

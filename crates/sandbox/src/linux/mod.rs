@@ -17,7 +17,7 @@ pub use addresses::can_fix_addresses;
 pub use control_group::{ControlGroup, ControlGroups};
 pub use identity::script_user;
 pub use memory::{Look, MemoryWatch, WATCH_INTERVAL};
-pub use processor::{OnlyProcessor, ProcessorTime, keep_on_one, lower_beside};
+pub use processor::{OnlyProcessor, ProcessorTime, lower_cpu_weight, pin_to_least_used_processor};
 pub(crate) use signal_scope::SignalScope;
 
 use std::ffi::OsString;

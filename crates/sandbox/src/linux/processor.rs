@@ -2,7 +2,7 @@
 //! never ends a run.
 //!
 //! **The share.** The server answers clients in one thread, next to runs that may compute on every processor. So the
-//! scheduling weight of each run (`nice(2)`) falls with the number of competing runs, and with the number of competing
+//! CPU weight of each run (`nice(2)`) falls with the number of competing runs, and with the number of competing
 //! threads of the run. All runs together weigh at most as much as one thread per processor. Up to [`THREADS_LIKE_ONE`]
 //! threads of a run count as one. On kernels that are fair between sessions (`sched(7)`, autogroup), the nice value of
 //! a process applies within its session only. So this module also sets the nice value of the run's session, in
@@ -10,16 +10,19 @@
 //! maximum while enough processors exist.
 //!
 //! **The waiting time.** A run may reach its time limit because other processes kept it from the processors. To detect
-//! this, the watch samples two times of each thread: how long the thread ran, and how long it waited while it could
-//! have run (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. This waiting time must not be
-//! charged to other processes. So a run is entitled to the time that its busiest thread ran or waited. Other processes
-//! are charged with this time, minus the time that all threads of the run together ran. The work of a process that
-//! ended between two samples is unknown. In this case, the account assumes that the run had a processor, so that no
-//! script can appear starved by starting short-lived processes. The samples come at irregular times, so that a script
-//! cannot avoid them. A weight that was lowered because of the run's own threads may stay low after these threads
-//! ended, because an ordinary user is not allowed to raise a weight. Then the run itself has caused the low weight, and
-//! its waiting time is not charged to other processes. The waiting time is charged to other processes if the number of
-//! runs alone would have lowered the weight as far.
+//! such a run, the memory watch (`memory`) samples two times of each thread: how long the thread ran, and how long it
+//! waited while it could have run (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. This waiting
+//! time must not be charged to other processes. So a run is entitled to the time that its busiest thread ran or waited.
+//! Other processes are charged with this time, minus the time that all threads of the run together ran.
+//!
+//! The work of a process that ended between two samples is unknown. In this case, the account assumes that the run had
+//! a processor, so that no script can appear starved by starting short-lived processes. The samples come at irregular
+//! times, so that a script cannot avoid them.
+//!
+//! A weight that was lowered because of the run's own threads may stay low after these threads ended, because an
+//! ordinary user is not allowed to raise a weight. Then the run itself has caused the low weight, and its waiting time
+//! is not charged to other processes. The waiting time is charged to other processes if the number of runs alone would
+//! have lowered the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,11 +110,13 @@ impl Times {
 /// The use of the processors by all threads of a run in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Usage {
+    /// The sum of the running times of all threads.
     ran: Duration,
+    /// The sum of the times that the threads waited in a run queue.
     waited: Duration,
-    /// The time that the busiest thread ran or waited: the maximum, over all threads, of a thread's running time plus
-    /// its waiting time. If this thread waited for other threads of the run, the other threads ran meanwhile. So other
-    /// processes kept the run waiting for at least `wanted` minus `ran`.
+    /// The maximum, over all threads, of the time that a thread ran plus the time that it waited in a run queue. While
+    /// the thread waited, a processor ran another thread of the run, or another process. Other processes kept the run
+    /// waiting for at least `wanted` minus `ran`, because `ran` includes the other threads of the run.
     wanted: Duration,
 }
 
@@ -217,8 +222,8 @@ impl ProcessorShare {
     }
 
     /// Adds an interval to the account. `runs` is the number of runs in this interval. Ignores the time that the run
-    /// waited for a processor if the run's own threads have lowered the weight further than the number of runs has ever
-    /// required, because the run itself then caused the low weight.
+    /// waited for a processor if the run itself has caused its low weight. This is the case if the run's own threads
+    /// have lowered the weight further than the number of runs has ever required.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -303,7 +308,7 @@ fn nice_of_session(text: &str) -> Option<i32> {
 
 /// Pins this thread, and the program that it executes, to its current processor. The kernel has chosen this processor
 /// among the idle processors when the process started.
-pub(crate) fn stay() {
+pub(crate) fn pin_to_current_processor() {
     if let Ok(processor) = sched_getcpu() {
         // Ignore a failure: without the pinning, only the order of the threads may differ between runs.
         let _ = keep_on(processor, Pid::from_raw(0));
@@ -332,7 +337,7 @@ impl Drop for OnlyProcessor {
 /// ran last, because the cache there contains the memory of `process`. `process` must already be pinned to its last
 /// processor. If this process is not allowed to move `process`, `process` stays on its last processor. Returns `None`
 /// if the processors cannot be read.
-pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
+pub fn pin_to_least_used_processor(process: Pid) -> Option<OnlyProcessor> {
     let own = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
     let last = stat(process).map(|stat| stat.processor);
@@ -355,7 +360,7 @@ fn keep_on(processor: usize, process: Pid) -> bool {
 
 /// Lowers the weight of `process` and of its session according to the number of runs. The process is about to become a
 /// run and must have a session of its own.
-pub fn lower_beside(neighbours: Neighbours, process: Pid) {
+pub fn lower_cpu_weight(neighbours: Neighbours, process: Pid) {
     let nice = nice_of(neighbours.now, processors());
     if nice > 0 {
         let _ = fs::write(format!("/proc/{process}/autogroup"), nice.to_string());
@@ -431,7 +436,7 @@ fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Opti
     Some(usage)
 }
 
-/// Returns the times of a process's threads. Skips threads whose times cannot be read.
+/// Returns the times of a process's threads. Skips a thread if its times cannot be read.
 fn times_of_threads(table: &ProcessTable, pid: Pid, threads: u64) -> Vec<(Pid, Times)> {
     let read = |folder: &str| Times::parse(&table.read(&format!("{folder}/schedstat")).ok()?);
     if threads <= 1 {
@@ -488,15 +493,15 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(5));
         }
-        let first = keep_on_one(pids[0]).unwrap();
+        let first = pin_to_least_used_processor(pids[0]).unwrap();
         assert_eq!(first.0, lowest, "it ran there");
-        let second = keep_on_one(pids[1]).unwrap();
+        let second = pin_to_least_used_processor(pids[1]).unwrap();
         let has_one = processors_of(Pid::this()).len() == 1;
         assert_eq!(first.0 == second.0, has_one, "another run is kept there");
         assert_eq!(processors_of(pids[1]), [second.0]);
         let processor = second.0;
         drop((first, second));
-        assert_eq!(keep_on_one(pids[1]).unwrap().0, processor, "it ran there");
+        assert_eq!(pin_to_least_used_processor(pids[1]).unwrap().0, processor, "it ran there");
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
         return Err(LaunchError::DropIdentity(nix::errno::Errno::EPERM.into()));
     }
     std::env::set_current_dir(&launch.scratch).or_fail(LaunchError::EnterScratch)?;
-    // Give the side channel its fixed number (`PICTURES_FD`). Keep this descriptor open until this process becomes
+    // Give the side channel its fixed number (`SIDE_CHANNEL_FD`). Keep this descriptor open until this process becomes
     // Python, which inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;

@@ -1,3 +1,5 @@
+//! Tests of plans: the readable paths, the limits and the path of the scratch folder.
+
 use super::*;
 
 fn reach() -> Reach {

@@ -75,7 +75,7 @@ fn copy_entry(
     depth_left: usize,
 ) -> io::Result<()> {
     // Give the owner all rights first, because the run may have removed its own rights to the entry.
-    let _ = source.make_owners(name);
+    let _ = source.grant_owner_all_rights(name);
     let stat = source.stat(name)?;
     match stat.kind {
         Kind::Folder => {

@@ -42,8 +42,8 @@ pub(crate) struct Launched {
     /// Process 1 of the run's PID namespace, also a child of this process. Killing process 1 kills the run. `None`
     /// below tier 3.
     pub init: Option<Init>,
-    /// The signal scope through which a run without a process 1 is killed. `None` if the run has a process 1, or if
-    /// the kernel does not support scopes.
+    /// The Landlock signal scope of this process, which limits `kill(-1)` to the processes of the run. `None` if the
+    /// run has a process 1, because killing process 1 kills the run. Also `None` if the kernel has no signal scopes.
     pub scope: Option<SignalScope>,
     /// Python's control group. `None` if no group was ordered.
     pub group: Option<ControlGroup>,
@@ -70,7 +70,7 @@ pub(super) fn launch(
 ) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
     // Create the group before this process leaves the machine's file tree. If the launch fails, the launcher is dropped
-    // first, which kills it, so the group is empty when it is dropped and removed.
+    // and killed before the group is dropped. So the group is empty when it is removed.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
@@ -217,7 +217,7 @@ impl Starting {
         let mut answer = Vec::new();
         let read = (&self.socket).take(ERROR_BYTES_MAX).read_to_end(&mut answer);
         // The launcher's socket closes when the launcher executes Python. Before that, the launcher sends one `READY`,
-        // which may already have been read. Any further bytes are an error.
+        // which may already have been read. Any further bytes are the launcher's error.
         let error = answer.strip_prefix(&READY).unwrap_or(&answer);
         match read {
             Ok(_) if error.is_empty() => Ok(self.process.release()),
@@ -246,7 +246,6 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// Returns the PID of a child.
 fn pid(process: &Child) -> Pid {
     // A PID is an `int` everywhere in the kernel, so the conversion does not fail.
     Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))

@@ -70,7 +70,7 @@ pub(crate) fn start(
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
-    // Lower the scheduler weight of this process to a run's weight, because many launches at once would take the
+    // Lower the CPU weight (`nice(2)`) of this process to a run's weight, because many launches at once would take the
     // processors from the server. Do this only as root: an ordinary user may set the weights of only ten sessions per
     // second, and needs these changes for the runs themselves.
     if Uid::effective().is_root() {
@@ -109,7 +109,6 @@ fn asked_to_end(signal_fd: &SignalFd) -> bool {
     ends
 }
 
-/// Returns the number of a signal.
 fn number(signal: Signal) -> i32 {
     #[expect(clippy::as_conversions, reason = "the only way from an enum to its value")]
     {
@@ -122,8 +121,8 @@ pub(crate) struct Run {
     python: Pid,
     /// Process 1 of the run's PID namespace. `None` if the run has no PID namespace.
     init: Option<Init>,
-    /// The signal scope through which a run without a process 1 is killed. `None` if the run has a process 1, or if
-    /// the kernel does not support scopes.
+    /// The Landlock signal scope of this process, which limits `kill(-1)` to the processes of the run. `None` if the
+    /// run has a process 1, because killing process 1 kills the run. Also `None` if the kernel has no signal scopes.
     scope: Option<SignalScope>,
     group: Option<ControlGroup>,
     /// Python's exit code. A negative number is the signal that killed Python. `None` before Python has ended.

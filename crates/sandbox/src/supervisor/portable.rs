@@ -50,7 +50,7 @@ pub(super) fn start(
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
-    // Give the side channel its fixed number (`PICTURES_FD`). Keep this descriptor open until Python, which inherits
+    // Give the side channel its fixed number (`SIDE_CHANNEL_FD`). Keep this descriptor open until Python, which inherits
     // it, is started.
     let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;

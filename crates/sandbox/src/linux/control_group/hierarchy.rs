@@ -14,9 +14,9 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds the mount in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`). Machines that mount both
-    /// versions of control groups have another mount point. Returns the last of several mounts, because it covers the
-    /// earlier mounts.
+    /// Finds the mount in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`). The mount point is not always
+    /// the same: machines that mount both versions of control groups have another mount point. Returns the last of
+    /// several mounts, because the last mount covers the earlier mounts.
     pub(super) fn find(mountinfo: &str) -> Option<Self> {
         let mut mounts = mountinfo.lines().filter_map(|line| {
             let (mount, file_system) = line.split_once(" - ")?;

@@ -3,9 +3,9 @@
 //!
 //! One write to `cgroup.kill` kills a whole group, including processes that are forked meanwhile. Calls of `kill(2)`
 //! cannot guarantee this. If the memory controller is delegated to the server, all memory that the kernel uses for a
-//! run counts against one limit. This includes page tables, sockets, pipes and files in memory, which the memory watch
-//! (`memory`) only estimates or does not see. Control groups are optional: without them, the memory watch and the kill
-//! of the process tree remain.
+//! run counts against one limit. This memory includes page tables, sockets, pipes and files in memory, which the memory
+//! watch (`memory`) only estimates or does not count. Control groups are optional: without them, the memory watch and
+//! the kill of the process tree remain.
 //!
 //! [`ControlGroups::find`] runs once, to find the parent of all runs' groups. `hierarchy` decides which groups may be
 //! the parent. `scope` asks systemd for a new group, a scope. For each run, [`ControlGroups::order`] names a group, and
@@ -274,7 +274,7 @@ impl Place {
     fn open(path: PathBuf) -> io::Result<Self> {
         let own = Pid::this();
         let start = start_of(own).ok_or(io::ErrorKind::Unsupported)?;
-        let namespace = process_numbers().ok_or(io::ErrorKind::Unsupported)?;
+        let namespace = pid_namespace_inode().ok_or(io::ErrorKind::Unsupported)?;
         let prefix = format!("{NAME_PREFIX}{namespace}-{own}-{start}-");
         Ok(Self { folder: open_folder(&path)?, path, prefix })
     }
@@ -338,7 +338,7 @@ impl Place {
         for entry in folder.iter().flatten() {
             let is_left = entry.file_name().to_str().is_ok_and(|name| {
                 maker_of(name).is_some_and(|Maker { namespace, pid, start }| {
-                    process_numbers() == Some(namespace) && start_of(pid) != Some(start)
+                    pid_namespace_inode() == Some(namespace) && start_of(pid) != Some(start)
                 })
             });
             if is_left {
@@ -387,7 +387,7 @@ fn maker_of(name: &str) -> Option<Maker> {
 }
 
 /// Returns the inode of this process's PID namespace (`pid_namespaces(7)`).
-fn process_numbers() -> Option<u64> {
+fn pid_namespace_inode() -> Option<u64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }

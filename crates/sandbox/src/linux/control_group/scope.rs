@@ -27,7 +27,7 @@ const BUSCTL_PATHS: [&str; 3] =
     ["/usr/bin/busctl", "/bin/busctl", "/run/current-system/sw/bin/busctl"];
 
 /// The target of the symlink `/proc/self/ns/pid` in the machine's initial PID namespace (`PROC_PID_INIT_INO`).
-const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// A file with a limit, in the folder of a control group. If no limit is set, the file's text starts with the value of
 /// the field `none`. An empty `none` means that the text is then empty.
@@ -59,11 +59,11 @@ pub enum ScopeError {
     /// The server is in another PID namespace than systemd. In systemd's namespace, the server's PID may belong to
     /// another process.
     #[error("systemd uses another PID namespace than the server")]
-    OtherProcessNumbers,
+    OtherPidNamespace,
     /// The server is in another cgroup namespace than systemd, so the same group has different paths in the two
     /// namespaces.
     #[error("the server uses another control group namespace than systemd")]
-    OtherGroups,
+    OtherCgroupNamespace,
     /// The server was started with this limit, and would escape it by moving to a scope.
     #[error("the server would leave the limit that {file} of its group {group} sets")]
     LimitLeft {
@@ -88,12 +88,12 @@ pub enum ScopeError {
 pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<PathBuf, ScopeError> {
     let user = geteuid();
     if !is_counted_by_systemd() {
-        return Err(ScopeError::OtherProcessNumbers);
+        return Err(ScopeError::OtherPidNamespace);
     }
     // If the server's group is `/`, the server is in another cgroup namespace than systemd. In systemd's own namespace,
     // the server is never in the root group.
     if own == Path::new("/") {
-        return Err(ScopeError::OtherGroups);
+        return Err(ScopeError::OtherCgroupNamespace);
     }
     if let Some((group, file)) = limit_left(hierarchy, own, &manager(user)) {
         return Err(ScopeError::LimitLeft { group, file });
@@ -146,13 +146,13 @@ fn limit_left(
     })
 }
 
-/// Returns whether systemd sees the same PIDs as this process. In a container with access to the machine's bus, the
+/// Returns whether systemd uses the same PIDs as this process. In a container with access to the machine's bus, the
 /// PIDs may differ. Then the machine's systemd would move a different process, which has the same PID outside of the
 /// container.
 fn is_counted_by_systemd() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
     let first = fs::read_to_string("/proc/1/comm");
-    namespace.is_ok_and(|namespace| namespace == Path::new(MACHINE_PROCESS_NUMBERS))
+    namespace.is_ok_and(|namespace| namespace == Path::new(INITIAL_PID_NAMESPACE))
         || first.is_ok_and(|name| name.trim_end() == "systemd")
 }
 

@@ -1,3 +1,5 @@
+//! Tests of control groups. Tests that create groups are ignored by default, because they need a delegated group.
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -347,7 +349,7 @@ fn groups_go_with_their_values_and_their_servers() {
     // folder has ended. The group of `order` belongs to this server, which still runs, so this group must stay.
     let order = groups.order(&GroupLimits::default());
     let _own = ControlGroup::create(&order).unwrap();
-    let namespace = process_numbers().unwrap();
+    let namespace = pid_namespace_inode().unwrap();
     let folder = |namespace: u64| {
         let left = format!("{NAME_PREFIX}{namespace}-{}-1-run", Pid::this());
         let left = groups.path.join(left);

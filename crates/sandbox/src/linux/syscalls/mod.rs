@@ -343,8 +343,8 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
 }
 
 /// Builds the number filter. The filter does a binary search for the range of numbers that contains the call's number,
-/// because adjacent numbers mostly share a verdict. The speed matters when the filter is installed, because the kernel
-/// then evaluates the filter once for each number.
+/// because adjacent numbers mostly share a verdict. The filter must be fast, because the kernel evaluates it once for
+/// each number when the filter is installed.
 ///
 /// For calls of the x32 ABI, which form the highest range, the filter kills the process. The numbers of these calls
 /// have a bit that no call of the 64-bit ABI has (CVE-2014-0038 was in an x32 call). No other check would notice these
