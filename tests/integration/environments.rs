@@ -1199,8 +1199,13 @@ fn one_process_at_a_time_makes_environments() {
 fn a_process_that_a_step_leaves_is_killed() {
     let fixture = Fixture::with_uv();
     let file = fixture.at("left");
-    fixture.program("uv", &format!("sleep 600 <&0 &\necho $! > {}\nexit 3", file.display()));
-    assert!(fixture.not_created(&[]).contains("ended with"));
+    let leave = format!(
+        "case \"$*\" in *' install '*) sleep 600 <&0 & echo $! > {}; exit 3;; esac\nexec {} \"$@\"",
+        file.display(),
+        uv().display()
+    );
+    fixture.program("uv", &leave);
+    fixture.not_created(&[]);
     let left = Pid::from_raw(fs::read_to_string(&file).unwrap().trim().parse().unwrap());
     assert!(eventually(PATIENCE, || !is_alive(left)).is_some());
     assert_eq!(fixture.run(&["env", "remove"]).status.code(), Some(0));
