@@ -347,7 +347,7 @@ fn below_timeout(seconds: f64, most: Duration) -> Result<Duration, String> {
     let asked = Duration::try_from_secs_f64(seconds).ok().filter(|asked| !asked.is_zero());
     asked.filter(|asked| *asked <= most).ok_or_else(|| {
         let most = most.as_secs_f64();
-        format!("timeout: {seconds} is not above 0 and up to {most}, which --timeout can change")
+        format!("timeout: {seconds} is not above 0 and up to {most} (`run --timeout` changes the maximum)")
     })
 }
 

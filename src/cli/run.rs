@@ -8,6 +8,7 @@ mod screen;
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -340,8 +341,12 @@ impl Document {
         if !own.is_file() {
             return Ok(());
         }
+        let metadata = |file: &Path| match file.to_str() {
+            Some("-") => File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata(),
+            _ => fs::metadata(file),
+        };
         for file in read {
-            let is_own = fs::metadata(file).is_ok_and(|other| identity(&other) == identity(&own));
+            let is_own = metadata(file).is_ok_and(|other| identity(&other) == identity(&own));
             anyhow::ensure!(
                 !is_own,
                 "{}: the run reads this file; name another file with --verification",

@@ -306,7 +306,7 @@ impl Environments {
     /// it is unknown whether the environment is complete, for example if a newer version of this program wrote the
     /// marker.
     fn open(&self, name: &str) -> io::Result<Option<(Environment, File)>> {
-        let folder = Folder::open(&self.path)?;
+        let Some(folder) = none_if_missing(Folder::open(&self.path))? else { return Ok(None) };
         if none_if_missing(folder.stat(&begun(name)))?.is_some() {
             return Ok(None);
         }

@@ -123,7 +123,8 @@ impl Envelope<'_> {
     /// invalid (JSON-RPC 2.0, 4.1). The id of a response is null if the client could not read a message.
     fn is_never_answered(&self) -> bool {
         match self.method {
-            Some(_) => self.id.is_none(),
+            // A message with a method that is not a string is an invalid request (JSON-RPC 2.0, 7).
+            Some(method) => self.id.is_none() && method.get().starts_with('"'),
             None => self.result.is_some() || self.error.is_some(),
         }
     }

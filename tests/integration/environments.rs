@@ -607,6 +607,10 @@ fn the_newest_complete_environment_is_taken() {
         said.contains("env-14 cannot be read, so it was not removed; delete the folder "),
         "{said}"
     );
+    let missing = fixture.run(&["env", "remove", "scripts/env-7"]);
+    assert!(
+        String::from_utf8_lossy(&missing.stderr).contains("there is no environment scripts/env-7")
+    );
     // A name that does not exist changes nothing. An older environment is found by its name.
     let ninth = fixture.environments().join("env-9");
     let copied = Command::new("cp").arg("-a").args([&tenth, &ninth]).status();

@@ -606,6 +606,11 @@ fn the_command_line_reports_what_a_script_verified() {
         assert!(code == 125 && error.contains("the run reads this file"), "{code} {error}");
         assert_eq!(fs::read_to_string(&script).unwrap(), held);
     }
+    let mut piped = ServerBuilder::new().command();
+    piped.args(["run", "--verification", script.to_str().unwrap(), "-"]);
+    let output = piped.stdin(fs::File::open(&script).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(fs::read_to_string(&script).unwrap(), held);
     let nowhere = folder.path().join("missing/document.json");
     let (code, error) = run(held, &["--verification", nowhere.to_str().unwrap()]);
     assert!(code == 125 && error.contains("could not be written"), "{code} {error}");

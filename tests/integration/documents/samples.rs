@@ -69,7 +69,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("evals/check target/debug", "needs the packages of the tests; `.ci/run evals` runs it"),
     ("sudo install -d /etc/qwed", AS_ROOT),
     ("useradd --system", AS_ROOT),
-    ("install -m 0755 /home/ada/.cargo/bin/qwed-mcp", AS_ROOT),
+    ("install -m 0755 ", AS_ROOT),
     ("/usr/bin/python3 -m venv /opt/qwed-venv", AS_ROOT),
     ("cat > /usr/local/bin/qwed-mcp-tests", AS_ROOT),
     ("chmod 0755 /usr/local/bin/qwed-mcp-tests", AS_ROOT),

@@ -36,12 +36,19 @@ const ASSERTING_MODULES: &[&str] = &[
 
 /// Assertions of mock objects. They raise an `AssertionError` if the mock was not called as described.
 const OF_MOCKS: &[&str] = &[
+    "assert_any_await",
     "assert_any_call",
+    "assert_awaited",
+    "assert_awaited_once",
+    "assert_awaited_once_with",
+    "assert_awaited_with",
     "assert_called",
     "assert_called_once",
     "assert_called_once_with",
     "assert_called_with",
+    "assert_has_awaits",
     "assert_has_calls",
+    "assert_not_awaited",
     "assert_not_called",
 ];
 
@@ -74,7 +81,7 @@ pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
         methods: HashSet::default(),
         functions: HashSet::default(),
         plain_classes: HashSet::default(),
-        other_objects: HashSet::default(),
+        objects: HashMap::default(),
         requires_failure: false,
         checks: Vec::new(),
         conditions: Vec::new(),
@@ -205,8 +212,9 @@ struct Finder<'a, 'w> {
     functions: HashSet<&'a str>,
     /// The classes of the script without base classes.
     plain_classes: HashSet<&'a str>,
-    /// The names of variables and fields to which the script assigns an object that is not a test case.
-    other_objects: HashSet<&'a str>,
+    /// The names of variables and fields to which the script assigns the result of a call, and whether one of the
+    /// results may be a test case.
+    objects: HashMap<&'a str, bool>,
     /// The value of [`Check::requires_failure`] for the next check.
     requires_failure: bool,
     checks: Vec<Check>,
@@ -259,10 +267,11 @@ impl<'a> Finder<'a, '_> {
                 }
                 Stmt::With(it) => self.read_definitions(&it.body),
                 Stmt::Assign(it) => {
-                    if let Expr::Call(call) = &*it.value
-                        && !self.may_create_test_case(call)
-                    {
-                        self.other_objects.extend(it.targets.iter().filter_map(last_name));
+                    if let Expr::Call(call) = &*it.value {
+                        let is_test_case = self.may_create_test_case(call);
+                        for name in it.targets.iter().filter_map(last_name) {
+                            *self.objects.entry(name).or_default() |= is_test_case;
+                        }
                     }
                 }
                 _ => {}
@@ -273,13 +282,18 @@ impl<'a> Finder<'a, '_> {
     /// Returns whether a call may return a test case: an instance of a class of `unittest` or of a class of the script
     /// with base classes, or the result of a function of the script.
     fn may_create_test_case(&self, call: &ExprCall) -> bool {
-        self.imports.path(&call.func).is_some_and(|path| match path.rsplit_once('.') {
+        let Some(path) = self.imports.path(&call.func) else {
+            // The call `type(…)(…)` creates an object of an unknown class.
+            let class = call.func.as_call_expr().and_then(|class| self.imports.path(&class.func));
+            return class.is_none_or(|class| class != "type");
+        };
+        match path.rsplit_once('.') {
             Some((module, class)) => {
                 module.starts_with("unittest") && class.ends_with("TestCase")
                     || self.functions.contains(class)
             }
             None => !self.plain_classes.contains(path.as_str()) && path != "type",
-        })
+        }
     }
 
     fn body(&mut self, field: char, body: &'a [Stmt]) {
@@ -560,10 +574,11 @@ impl<'a> Finder<'a, '_> {
         match object {
             Expr::Name(name) => {
                 self.imports.of(&name.id).is_none()
-                    && !self.other_objects.contains(name.id.as_str())
+                    && self.objects.get(name.id.as_str()) != Some(&false)
             }
             Expr::Attribute(it) => {
-                self.may_be_test_case(&it.value) && !self.other_objects.contains(it.attr.as_str())
+                self.may_be_test_case(&it.value)
+                    && self.objects.get(it.attr.as_str()) != Some(&false)
             }
             Expr::Call(call) => self
                 .imports

@@ -74,6 +74,14 @@ fn every_form_of_check_is_found() {
             &[(Call, 4)],
         ),
         (
+            "from unittest.mock import AsyncMock\nm = AsyncMock()\nm.assert_awaited_once_with(1)",
+            &[(Call, 3)],
+        ),
+        (
+            "import time, unittest\ndef f():\n    t = time.time()\nt = unittest.TestCase()\nt.assertEqual(f(1), 2)",
+            &[(Call, 5)],
+        ),
+        (
             "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        with self.assertRaises(E):\n            \
              f(1)\n",
             &[(Call, 4)],
@@ -305,7 +313,8 @@ fn checks_that_can_fail_have_no_reason() {
         "import numpy as np\nx = f(1)\nassert np.all([abs(x) < 1e-9, x > 0])",
         "import numpy as np\nassert np.any([f(n) == 2 for n in (1, 2)])",
         "import numpy as np\nassert np.all(np.array([f(1) == 2, f(2) == 3]))",
-        "a = f(1)\nassert a == 1 or a - 1",
+        "import numpy as np\nx = f(1)\nassert np.all([[x == 1], [g(x) == 2]])",
+        "a, b = f(1), f(2)\nassert a == b or a - b",
         "assert f(1) == 2",
         "x = f(1)\ny = f(2)\nassert x == y",
         "import random\nassert random.random() != random.random()",
@@ -580,6 +589,12 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
         ("x = f(1)\nif not (x < 8 or x > 6):\n    raise ValueError", OrTrue),
         ("x = f(1)\nassert x % 2 == 0 or x % 2 == 1", OrTrue),
         ("total = f(1) * 3\nassert total == 897.25 or total", OrTrue),
+        ("a = f(1)\nassert a == 1 or a - 1", OrTrue),
+        // An operator of an unrelated class.
+        (
+            "class V:\n    def __add__(self, o):\n        return f(o)\nx, y = f(1), f(2)\nassert abs(x - y) < 1e12",
+            Tolerance,
+        ),
         ("assert any([f(1) == 2, True])", OrTrue),
         (
             "def implies(a, b):\n    return (not a) or b\nfor n in range(1, 2000):\n    \
@@ -692,7 +707,17 @@ fn the_search_is_linear() {
         calls += &body;
     }
     let branches = "if y:\n    z = 1\n".repeat(5_000);
+    // Each of many calls judges many conditions about a long text.
+    let text = "a".repeat(100_000);
+    let conditions = format!("    assert '{}b' in s\n", "a".repeat(21)).repeat(300);
+    let elifs = "elif g(i):\n    assert all(h(x) for x in xs)\n".repeat(3_000);
+    let classes = (0..4_000).fold(String::new(), |all, n| {
+        all + &format!("class C{n}:\n    def m{n}(self):\n        pass\n")
+    });
     for source in [
+        format!("s = '{text}'\ndef c():\n{conditions}{}", "c()\n".repeat(900)),
+        format!("if f(0):\n    assert f(1)\n{elifs}"),
+        format!("{classes}assert f(1)"),
         format!("x = f(1)\n{doubled}assert x == x"),
         format!("x = f(1)\n{either}assert x"),
         format!("def f0(x):\n    assert x == 1\n{calls}f199(1)\n"),

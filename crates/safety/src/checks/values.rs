@@ -324,7 +324,7 @@ impl<'a> Values<'a> {
 
     /// Returns whether a value is an object of a class of the script, or is computed from such an object with an
     /// operator.
-    fn is_instance(&self, id: Id) -> bool {
+    pub(super) fn is_instance(&self, id: Id) -> bool {
         let mut todo = vec![id];
         for _ in 0..8 {
             match todo.pop().map(|id| self.node(id)) {

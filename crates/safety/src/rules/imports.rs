@@ -85,10 +85,8 @@ pub(super) const RULES: &[Rule] = &[
             AllBut("pytest", PYTEST_HARMLESS),
             Objects("fastapi.responses.FileResponse"),
             Methods("compile_expression compile_templates dump from_string", OF_TEMPLATES),
-            // Objects of pandas have a template environment and template classes as attributes.
-            Methods("compile_expression from_string", Condition::Imported("pandas")),
+            // Objects of pandas have templates as attributes.
             Attributes("template_html template_html_style template_html_table template_latex"),
-            Attributes("template_string"),
         ],
         why: "is the basis of other packages; parts of it reach files, modules or the network",
         remedy: "compute with the standard library, SymPy or NumPy",
@@ -101,7 +99,6 @@ pub(super) const RULES: &[Rule] = &[
             "from fastapi.responses import FileResponse",
             "from jinja2 import Environment",
             "import jinja2\njinja2.Template('{{ f.__globals__ }}').render(f=f)",
-            "import pandas\npandas.DataFrame().style.env.from_string('{{ f.__globals__ }}').render(f=f)",
             "s = df.style\ntype(s.template_html)('{{ f.__globals__ }}').render(f=f)",
         ],
         misses: &[

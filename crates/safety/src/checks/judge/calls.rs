@@ -7,6 +7,7 @@ use ruff_python_ast::{CmpOp, Operator};
 
 use super::super::vacuity::Vacuity;
 use super::super::values::{Id, Node, Op, Type};
+use super::collections::quantify;
 use super::{Judge, Truth};
 
 /// Methods that return a Boolean. In the standard library, all attributes with these names are methods.
@@ -131,8 +132,17 @@ impl Judge<'_, '_> {
             Some((path, [of])) if matches!(&*path, "numpy.array" | "numpy.asarray") => *of,
             _ => array,
         };
-        match self.values.type_of(of) {
-            Type::List | Type::Tuple => self.quantified(is_all, of, depth),
+        match self.values.node(of) {
+            // The items may be the rows of an array.
+            Node::Op(Op::List | Op::Tuple, items) if !items.is_empty() => {
+                let depth = depth.checked_sub(1)?;
+                self.spend()?;
+                let truths = items.iter().map(|item| self.quantified_array(is_all, *item, depth));
+                quantify(is_all, truths)
+            }
+            _ if matches!(self.values.type_of(of), Type::List | Type::Tuple) => {
+                self.quantified(is_all, of, depth)
+            }
             _ => self.truth_at(array, depth),
         }
     }

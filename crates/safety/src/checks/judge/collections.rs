@@ -24,12 +24,7 @@ impl Judge<'_, '_> {
             }
             Node::Op(Op::List | Op::Tuple | Op::Set, items) => {
                 let truths = items.iter().map(|item| self.truth_at(*item, depth));
-                let truths: Vec<Truth> = truths.collect();
-                let deciding = truths.iter().flatten().find(|(holds, _)| *holds != is_all);
-                match deciding {
-                    Some((holds, _)) => Some((*holds, Vacuity::OrTrue)),
-                    None => truths.into_iter().collect::<Option<Vec<_>>>()?.pop(),
-                }
+                quantify(is_all, truths)
             }
             _ => None,
         }
@@ -145,6 +140,7 @@ impl Judge<'_, '_> {
                 return is_literal.then_some((self.includes(&keys, value)?, Vacuity::Constant));
             }
             (Node::Text(all), Node::Text(part)) => {
+                self.spend_bytes(all.len() + part.len())?;
                 return Some((all.contains(&**part), Vacuity::Constant));
             }
             _ => return None,
@@ -165,5 +161,14 @@ impl Judge<'_, '_> {
             return Some((true, Vacuity::AlwaysTrue));
         }
         items.iter().any(|item| self.is_same(value, *item)).then_some((true, Vacuity::SameValue))
+    }
+}
+
+/// Returns whether all, or any, of the elements of a collection are true.
+pub(super) fn quantify(is_all: bool, truths: impl Iterator<Item = Truth>) -> Truth {
+    let truths: Vec<Truth> = truths.collect();
+    match truths.iter().flatten().find(|(holds, _)| *holds != is_all) {
+        Some((holds, _)) => Some((*holds, Vacuity::OrTrue)),
+        None => truths.into_iter().collect::<Option<Vec<_>>>()?.pop(),
     }
 }

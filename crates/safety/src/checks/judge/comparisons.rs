@@ -215,6 +215,7 @@ impl Judge<'_, '_> {
         }
         match (values.node(left), values.node(right)) {
             (Node::Text(left), Node::Text(right)) | (Node::Bytes(left), Node::Bytes(right)) => {
+                self.spend_bytes(left.len().min(right.len()))?;
                 Some(left.cmp(right))
             }
             (Node::Op(Op::Tuple, left), Node::Op(Op::Tuple, right))

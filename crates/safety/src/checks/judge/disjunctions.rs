@@ -17,17 +17,21 @@ impl Judge<'_, '_> {
         if truths.iter().flatten().any(|(holds, _)| *holds) || self.is_exhaustive(operands) {
             return Some((true, Vacuity::OrTrue));
         }
+        let is_literal = |id: &Id| self.values.literal(*id).is_some();
         // In `x == a or b`, the number `b` is almost always true, because only 0 is false.
         let is_number = |id: &Id| {
             let of = self.values.type_of(*id);
             matches!(of, Type::Int | Type::Float | Type::Fraction | Type::Decimal)
-                || matches!(
-                    self.values.node(*id),
-                    Node::Op(
-                        Op::Binary(Operator::Add | Operator::Mult | Operator::Div | Operator::Pow),
-                        _
-                    )
-                )
+                || match self.values.node(*id) {
+                    Node::Op(Op::Binary(Operator::Sub), operands) => {
+                        operands.iter().any(is_literal)
+                    }
+                    Node::Op(Op::Binary(operator), _) => matches!(
+                        operator,
+                        Operator::Add | Operator::Mult | Operator::Div | Operator::Pow
+                    ),
+                    _ => false,
+                }
         };
         let is_comparison = |id: &Id| matches!(self.values.node(*id), Node::Op(Op::Compare(_), _));
         if operands.iter().any(is_number) && operands.iter().any(is_comparison) {

@@ -66,6 +66,12 @@ impl Judge<'_, '_> {
         Some(())
     }
 
+    /// Counts the work for reading `bytes` bytes of a text. Returns `None` if the analysis has reached its limit.
+    pub(super) fn spend_bytes(&self, bytes: usize) -> Option<()> {
+        self.work.spend(bytes / 16);
+        (!self.work.is_spent()).then_some(())
+    }
+
     /// Returns the truth value of a value; `None` if the truth value is unknown.
     pub(super) fn truth(&self, id: Id) -> Truth {
         self.truth_at(id, DEPTH_MAX)

@@ -306,7 +306,11 @@ impl<'v, 'a> Plan<'v, 'a> {
     }
 
     fn binary(&mut self, operator: Operator, operands: &[Id], depth: usize) -> Option<Step> {
-        if operands.iter().any(|operand| self.values.may_define_operators(*operand)) {
+        let is_own = |operand: &Id| match operator {
+            Operator::Add => self.values.may_define_operators(*operand),
+            _ => self.values.is_instance(*operand),
+        };
+        if operands.iter().any(is_own) {
             return None;
         }
         let right = operands.get(1..)?;
