@@ -45,7 +45,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "does not end; the tests of `http` start it",
     ),
     (
-        "qwed-mcp serve --http 127.0.0.1:8000 --allow-host",
+        "QWED_MCP_TRUSTED_CODE_EXECUTION=true qwed-mcp serve --http 127.0.0.1:8000",
         "does not end; the tests of `http` start it",
     ),
     (
