@@ -166,7 +166,7 @@ mod traces;
 
 // Import the packages in `crates/` under the names that the modules of this package use.
 use qwed_clients as clients;
-use qwed_files::{data_folder, folder, strict_modes};
+use qwed_files::{data_folder, folder, is_same_file, strict_modes};
 use qwed_ledger as ledger;
 use qwed_ledger::postgres;
 use qwed_manifests::{canonical_json, hidden};

@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
@@ -14,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::answered::{Answered, ResultsError};
+use crate::is_same_file;
 
 /// The maximum number of answers that wait for the writing thread.
 const ANSWERS_AHEAD: usize = 16;
@@ -134,8 +134,7 @@ impl Output {
 }
 
 pub(crate) fn is_same(one: &File, other: &File) -> io::Result<bool> {
-    let (one, other) = (one.metadata()?, other.metadata()?);
-    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+    Ok(is_same_file(&one.metadata()?, &other.metadata()?))
 }
 
 /// Starts a thread that cancels `unread` when the reader has closed a stream. Without this thread, a script could run

@@ -6,10 +6,9 @@
 mod batch;
 mod screen;
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use super::{InputFile, read_inputs};
 use crate::config::{RUN_START, Settings, VerdictNote, run_start};
 use crate::executor::{Echo, Ending, OneShotExecutor};
 use crate::gateway::{Arguments, AskedBy, Inputs, Stdin, Tool};
+use crate::is_same_file;
 use crate::jobs::RequestKey;
 use crate::ledger::Presented;
 use crate::server::{CallContext, CallEnd, Reply, Server};
@@ -336,7 +336,6 @@ impl Document {
 
     /// Empties the file. Fails if the file is one of the files that the run reads.
     fn clear<'f>(&self, read: impl Iterator<Item = &'f Path>) -> anyhow::Result<()> {
-        let identity = |of: &Metadata| (of.dev(), of.ino());
         let own = self.file.metadata().with_context(|| Self::unwritten(&self.path))?;
         if !own.is_file() {
             return Ok(());
@@ -346,7 +345,7 @@ impl Document {
             _ => fs::metadata(file),
         };
         for file in read {
-            let is_own = metadata(file).is_ok_and(|other| identity(&other) == identity(&own));
+            let is_own = metadata(file).is_ok_and(|other| is_same_file(&other, &own));
             anyhow::ensure!(
                 !is_own,
                 "{}: the run reads this file; name another file with --verification",

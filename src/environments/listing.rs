@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::startup::Changed;
 use crate::config::Settings;
 use crate::data_folder::{NoDataFolder, data_folder};
 use crate::folder::{Folder, Kind};
+use crate::is_same_file;
 use crate::strict_modes::{Unprotected, require_protected};
 
 /// The name of the folder with all environments, in the data folder.
@@ -298,8 +299,8 @@ impl Environments {
         // Do not use the environment if its marker was removed, because then another process is removing the
         // environment.
         let (_, now) = self.open(name).ok().flatten()?;
-        let identity = |of: &File| of.metadata().map(|of| (of.dev(), of.ino())).ok();
-        (identity(&now) == identity(&file)).then_some(InUse { environment, _lock: file })
+        let is_there = is_same_file(&now.metadata().ok()?, &file.metadata().ok()?);
+        is_there.then_some(InUse { environment, _lock: file })
     }
 
     /// Opens an environment and its marker. Returns `None` if the environment is incomplete or does not exist. Fails if

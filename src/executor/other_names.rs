@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::is_same_file;
+
 /// A mount: its device, the mounted folder or file on that device, and the mount point.
 struct Mount {
     device: String,
@@ -16,7 +18,7 @@ struct Mount {
 /// Returns a path of `file` below one of `folders`; `None` if no such path exists. All arguments are canonical paths.
 pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let own = fs::metadata(file).ok().filter(Metadata::is_file)?;
-    let is_it = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+    let is_it = |found: &Metadata| is_same_file(found, &own);
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
     let found = by_mounts.find(|name| {

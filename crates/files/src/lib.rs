@@ -11,7 +11,16 @@
     reason = "an internal crate, whose error types state what can fail"
 )]
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+
 pub mod data_folder;
 pub mod folder;
 pub mod links;
 pub mod strict_modes;
+
+/// Returns whether the metadata belong to the same file. Hard links and symlinks can give a file several paths.
+#[must_use]
+pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}

@@ -288,10 +288,7 @@ impl<'a> Finder<'a, '_> {
             return class.is_none_or(|class| class != "type");
         };
         match path.rsplit_once('.') {
-            Some((module, class)) => {
-                module.starts_with("unittest") && class.ends_with("TestCase")
-                    || self.functions.contains(class)
-            }
+            Some((_, name)) => is_test_case(&path) || self.functions.contains(name),
             None => !self.plain_classes.contains(path.as_str()) && path != "type",
         }
     }
@@ -580,10 +577,9 @@ impl<'a> Finder<'a, '_> {
                 self.may_be_test_case(&it.value)
                     && self.objects.get(it.attr.as_str()) != Some(&false)
             }
-            Expr::Call(call) => self
-                .imports
-                .path(&call.func)
-                .is_some_and(|path| path.starts_with("unittest.") && path.ends_with("TestCase")),
+            Expr::Call(call) => {
+                self.imports.path(&call.func).is_some_and(|path| is_test_case(&path))
+            }
             _ => false,
         }
     }
@@ -711,6 +707,11 @@ impl<'a> Finder<'a, '_> {
         }
         path
     }
+}
+
+/// Returns whether this is the path of a class of test cases in `unittest`.
+fn is_test_case(path: &str) -> bool {
+    path.starts_with("unittest.") && path.ends_with("TestCase")
 }
 
 /// Returns whether a constant status means success; `None` if the status is computed.

@@ -136,8 +136,10 @@ impl Judge<'_, '_> {
             (Node::Op(Op::Tuple | Op::List | Op::Set, items), _) => items,
             (Node::Op(Op::Dict, items), _) if values.is_literal(value) => {
                 let keys: Vec<Id> = items.iter().copied().step_by(2).collect();
-                let is_literal = keys.iter().all(|key| values.is_literal(*key));
-                return is_literal.then_some((self.includes(&keys, value)?, Vacuity::Constant));
+                if !keys.iter().all(|key| values.is_literal(*key)) {
+                    return None;
+                }
+                return Some((self.includes(&keys, value)?, Vacuity::Constant));
             }
             (Node::Text(all), Node::Text(part)) => {
                 self.spend_bytes(all.len() + part.len())?;

@@ -136,7 +136,12 @@ impl Judge<'_, '_> {
                 if left.len() != right.len() {
                     return Some(false);
                 }
-                self.all_equal(left.iter().zip(right.iter()))
+                for (one, other) in left.iter().zip(right.iter()) {
+                    if !self.are_equal_literals(*one, *other)? {
+                        return Some(false);
+                    }
+                }
+                Some(true)
             }
             (Node::Op(Op::Dict, left), Node::Op(Op::Dict, right)) => {
                 let (left, right) = (left.as_chunks().0, right.as_chunks().0);
@@ -145,14 +150,6 @@ impl Judge<'_, '_> {
             }
             _ => Some(false),
         }
-    }
-
-    fn all_equal<'i>(&self, mut pairs: impl Iterator<Item = (&'i Id, &'i Id)>) -> Option<bool> {
-        let differs = pairs.find_map(|(one, other)| match self.are_equal_literals(*one, *other) {
-            Some(true) => None,
-            other => Some(other),
-        });
-        differs.unwrap_or(Some(true))
     }
 
     /// Returns whether the dictionary display `all` has an equal item for each item of `some`.
